@@ -108,6 +108,7 @@ fn start_launcher(
     }
     launcher.code_in_trees = config.commands.profile != Profile::Strict;
     launcher.proxy_port = Some(egress::PORT).filter(|_| config.commands.network != Reach::None);
+    launcher.host_network = config.commands.network == Reach::Host;
     launcher.networks = config.limits.networks.clone();
     launcher.read_only.clone_from(&config.commands.read_only);
     if !config.commands.search_path.is_empty() {

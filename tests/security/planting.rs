@@ -235,14 +235,14 @@ fn uploading_links(scene: &Scene<'_>) -> Finding {
     if outside.as_ref().map(|outside| host::inventory(outside)) != before {
         return Finding::Through("an archive wrote outside".into());
     }
-    finding(strayed(scene).or_else(|| loot(scene, replies)))
+    finding(strayed(scene, "made-by-archive").or_else(|| loot(scene, replies)))
 }
 
-/// A file `made-by-archive` of the host that the user may not have made.
-fn strayed(scene: &Scene<'_>) -> Option<String> {
+/// A file `name` of the host that the user may not have made.
+fn strayed(scene: &Scene<'_>, name: &str) -> Option<String> {
     let host = scene.host()?;
     let above = host.root.parent().unwrap().parent().unwrap();
-    let is_stray = |path: &PathBuf| path.ends_with("made-by-archive") && !scene.may_have(host, path);
+    let is_stray = |path: &PathBuf| path.ends_with(name) && !scene.may_have(host, path);
     host::paths(above).into_iter().find(is_stray).map(|path| path.display().to_string())
 }
 
@@ -291,13 +291,13 @@ fn uploading_tars(scene: &Scene<'_>) -> Finding {
         }
     }
     for climb in [
-        "../../../../made-by-archive",
-        "/made-by-archive",
-        "..\\..\\made-by-archive",
-        "x/../../made-by-archive",
-        "../../../made-by-archive",
-        "../../made-by-archive",
-        "../made-by-archive",
+        "../../../../made-by-tar",
+        "/made-by-tar",
+        "..\\..\\made-by-tar",
+        "x/../../made-by-tar",
+        "../../../made-by-tar",
+        "../../made-by-tar",
+        "../made-by-tar",
     ] {
         let name = format!("c/{climb}");
         for name in [name.as_str(), climb] {
@@ -308,7 +308,7 @@ fn uploading_tars(scene: &Scene<'_>) -> Finding {
     if outside.as_ref().map(|outside| host::inventory(outside)) != before {
         return Finding::Through("an archive wrote outside".into());
     }
-    finding(strayed(scene).or_else(|| loot(scene, replies)))
+    finding(strayed(scene, "made-by-tar").or_else(|| loot(scene, replies)))
 }
 
 /// The payload tries to make it; the host makes it too, so that the API is tried even where the walls stop the payload.

@@ -47,6 +47,8 @@ pub(crate) struct RootPlan {
     pub(crate) aliases: Vec<(String, PathBuf)>,
     /// The port on the loopback address of each network namespace at which the proxy listens.
     pub(crate) proxy_port: Option<u16>,
+    /// Whether runs may be in the network of the host.
+    pub(crate) host_network: bool,
 }
 
 /// An order of the service to its launcher.

@@ -106,7 +106,7 @@ impl Spawner {
             return Ok((first, ours, busy));
         }
         let surroundings = init::Surroundings {
-            host_network: root.host_network.as_fd(),
+            network: &root.network,
             launcher: myself.as_fd(),
             users: users.map(AsFd::as_fd),
             has_proc: root.offers.processes.is_ok(),

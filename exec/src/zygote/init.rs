@@ -31,7 +31,7 @@ use super::failure::Failure;
 use super::memory::ROUND;
 use super::mounting;
 use super::passwd::PasswdFile;
-use super::root::{self, SHARED_MEMORY, WORKSPACE};
+use super::root::{self, LauncherNetwork, SHARED_MEMORY, WORKSPACE};
 use super::shared_clock::SharedClock;
 use crate::step::Step;
 use crate::sys;
@@ -48,8 +48,8 @@ const LAST_LOOK: Duration = ROUND.saturating_mul(3);
 
 /// The descriptors and facts that every first process needs of its launcher.
 pub(super) struct Surroundings<'a> {
-    /// The network of the host.
-    pub(super) host_network: BorrowedFd<'a>,
+    /// The network in which the first process is, and the way to another.
+    pub(super) network: &'a LauncherNetwork,
     /// The launcher itself.
     pub(super) launcher: BorrowedFd<'a>,
     /// The user namespace of the command.
@@ -78,10 +78,10 @@ pub(super) fn live(
     mut start: impl FnMut(Start<'_>) -> io::Result<Pid>,
 ) -> ! {
     // Descriptors of other runs in this process would keep the ends of those runs from being noticed.
-    let needed =
-        [surroundings.host_network.as_raw_fd(), surroundings.launcher.as_raw_fd(), orders.as_raw_fd()];
-    let users: Vec<_> = surroundings.users.iter().map(AsRawFd::as_raw_fd).collect();
-    sys::close_all_but(&[&[0, 1, 2], &needed[..], &users[..]].concat());
+    let network = [surroundings.network.to_host(), surroundings.network.to_empty()];
+    let needed = [Some(surroundings.launcher), Some(orders.as_fd()), surroundings.users];
+    let needed = network.into_iter().chain(needed).flatten().map(|fd| fd.as_raw_fd());
+    sys::close_all_but(&[0, 1, 2].into_iter().chain(needed).collect::<Vec<_>>());
     let prepared = prepare(surroundings);
     let mut buffer = vec![0; PACKET_BYTES_MAX];
     let Ok(Some(Arrived::Run(request, descriptors))) = wire::receive_order(orders.as_fd(), &mut buffer)
@@ -93,7 +93,7 @@ pub(super) fn live(
     let as_new = Memory::look();
     let started = prepared
         .and_then(|passwd| name_user(&passwd, &request))
-        .and_then(|()| attach(&request, &descriptors, surroundings.host_network))
+        .and_then(|()| attach(&request, &descriptors, surroundings.network))
         .and_then(|()| {
             start(Start::First(&request, &descriptors)).map_err(|error| Failure(Step::Clone, error))
         })
@@ -208,22 +208,29 @@ fn name_user(passwd: &PasswdFile, request: &Request) -> Result<(), Failure> {
 fn attach(
     request: &Request,
     descriptors: &Descriptors<OwnedFd>,
-    host_network: BorrowedFd<'_>,
+    launchers: &LauncherNetwork,
 ) -> Result<(), Failure> {
     let TreeLocation::Mounted { at, .. } = &request.place else {
         return Err(Failure(Step::Request, io::ErrorKind::InvalidInput.into()));
     };
     attach_all(at, &descriptors.mounts)?;
+    let malformed = || Failure(Step::Request, io::ErrorKind::InvalidInput.into());
     let network = match request.sockets {
-        // The run stays in the network of the launcher, where the launcher and all such runs have pairs of sockets.
-        Sockets::Refused => return root::cover_processes().map_err(|error| Failure(Step::Proc, error)),
-        Sockets::OwnNetwork => descriptors.network.as_ref().map(AsFd::as_fd),
-        Sockets::HostNetwork => Some(host_network),
+        // There the launcher and all such runs have pairs of sockets.
+        Sockets::Refused => launchers.to_empty(),
+        Sockets::OwnNetwork => Some(descriptors.network.as_ref().ok_or_else(malformed)?.as_fd()),
+        Sockets::HostNetwork => launchers.to_host(),
         // Runs in namespaces have the proxy in a network of their own.
-        Sockets::Connected => None,
+        Sockets::Connected => return Err(malformed()),
     };
-    let network = network.ok_or_else(|| Failure(Step::Request, io::ErrorKind::InvalidInput.into()))?;
-    nix::sched::setns(network, CloneFlags::CLONE_NEWNET).map_err(|error| Failure(Step::Network, error.into()))
+    if let Some(network) = network {
+        nix::sched::setns(network, CloneFlags::CLONE_NEWNET)
+            .map_err(|error| Failure(Step::Network, error.into()))?;
+    }
+    match request.sockets {
+        Sockets::Refused => root::cover_processes().map_err(|error| Failure(Step::Proc, error)),
+        _ => Ok(()),
+    }
 }
 
 /// Asks to die with the launcher, and makes sure that it has not died before the question.

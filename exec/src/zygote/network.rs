@@ -68,7 +68,8 @@ enum Ownership {
 
 /// Starts the process; its number, and the socket on which the service takes namespaces.
 ///
-/// `launcher` is the launcher's own process, with which it dies; `proc` its `/proc`; `port` that of the proxy.
+/// `launcher` is the launcher's own process, with which it dies; `proc` its `/proc`; `port` that of the proxy; `empty` an
+/// empty network, where the launcher is not in one.
 ///
 /// # Errors
 /// As `socketpair(2)` and `fork(2)`.
@@ -76,14 +77,15 @@ pub(super) fn start(
     launcher: BorrowedFd<'_>,
     proc: BorrowedFd<'_>,
     port: Option<u16>,
+    empty: Option<BorrowedFd<'_>>,
 ) -> io::Result<(Pid, OwnedFd)> {
-    let (pid, socket) = start_with(Ownership::Own, launcher, proc, port)?;
+    let (pid, socket) = start_with(Ownership::Own, launcher, proc, port, empty)?;
     let (said, _) = wire::receive(socket.as_fd(), &mut [0; MESSAGE_BYTES])?;
     if said > 0 {
         return Ok((pid, socket));
     }
     waitpid(pid, None)?;
-    start_with(Ownership::Launchers, launcher, proc, port)
+    start_with(Ownership::Launchers, launcher, proc, port, empty)
 }
 
 /// Starts the process. With [`Ownership::Own`] it says a word when it can make networks, and ends when it cannot.
@@ -92,16 +94,22 @@ fn start_with(
     launcher: BorrowedFd<'_>,
     proc: BorrowedFd<'_>,
     port: Option<u16>,
+    empty: Option<BorrowedFd<'_>>,
 ) -> io::Result<(Pid, OwnedFd)> {
     let (ours, theirs) = wire::packet_sockets()?;
     if let Some(pid) = sys::fork_single_threaded()? {
         return Ok((pid, ours));
     }
     // Descriptors of the launcher in this process would keep the service from noticing the launcher's end.
-    sys::close_all_but(&[launcher, proc, theirs.as_fd()].map(|fd| fd.as_raw_fd()));
+    let needed = [launcher, proc, theirs.as_fd()].into_iter().chain(empty);
+    sys::close_all_but(&needed.map(|fd| fd.as_raw_fd()).collect::<Vec<_>>());
     let settled = match ownership {
         Ownership::Own => enter_own_user(),
-        Ownership::Launchers => Ok(()),
+        // A process that left the network of the host would have no way back to it between two namespaces.
+        Ownership::Launchers => match empty {
+            Some(empty) => setns(empty, CloneFlags::CLONE_NEWNET).map_err(io::Error::from),
+            None => Ok(()),
+        },
     };
     // The change of user has cleared a request to die.
     let settled = settled.and_then(|()| die_with(launcher)).and_then(|()| confine());

@@ -18,11 +18,11 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use nix::sched::{CloneFlags, unshare};
+use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::wait::{WaitStatus, waitpid};
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
 use rustix::mount::{
@@ -34,7 +34,7 @@ use super::etc;
 use super::mounting::{attach, close, make_dirs, memory_files, tree_of};
 use crate::sys::{self, Extent, MountAttributes};
 use crate::walls::programs::ALIASES;
-use crate::wire::{Namespaces, RootPlan};
+use crate::wire::{self, Namespaces, RootPlan};
 
 /// Where the processes of a run are shown; `/proc` leads here.
 const PROC: &str = "/kernel/proc";
@@ -66,10 +66,75 @@ const DEVICE_LINKS: [(&str, &str); 4] = [
 pub(super) struct Root {
     /// Its directory, for the service, which adds Landlock rules for what is in it.
     pub(super) directory: OwnedFd,
-    /// The network of the host, for runs that may use it.
-    pub(super) host_network: OwnedFd,
+    /// The network of the launcher itself, and the way from there to another.
+    pub(super) network: LauncherNetwork,
     /// The namespaces and mounts that it offers.
     pub(super) offers: Namespaces,
+}
+
+/// The network namespace of the launcher, in which a run is that enters no other.
+pub(super) enum LauncherNetwork {
+    /// A network without any interface that is up. From here there is a way to the host's.
+    Empty {
+        /// The network of the host.
+        host: OwnedFd,
+    },
+    /// The network of the host, because runs may be in it, and without root there would be no way back (setns(2): it takes
+    /// `CAP_SYS_ADMIN` in the user namespace of the host).
+    Hosts {
+        /// A network without any interface that is up.
+        empty: OwnedFd,
+    },
+}
+
+impl LauncherNetwork {
+    /// The network to enter for a run in that of the host; `None`: it is there already.
+    pub(super) fn to_host(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Self::Empty { host } => Some(host.as_fd()),
+            Self::Hosts { .. } => None,
+        }
+    }
+
+    /// The network to enter for a process that is to be in an empty one; `None`: it is there already.
+    pub(super) fn to_empty(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Self::Empty { .. } => None,
+            Self::Hosts { empty } => Some(empty.as_fd()),
+        }
+    }
+
+    /// Leaves the network of the host, unless runs need it and there would be no way back.
+    fn choose(needs_host: bool) -> Result<Self, Failure> {
+        let host = open_dir_or_file("/proc/self/ns/net").map_err(at("open(ns/net)"))?;
+        if needs_host && let Some(empty) = empty_without_return(&host).map_err(at("try(network)"))? {
+            return Ok(Self::Hosts { empty });
+        }
+        unshare(CloneFlags::CLONE_NEWNET).map_err(at("unshare(network)"))?;
+        Ok(Self::Empty { host })
+    }
+}
+
+/// An empty network, if a process that is in it has no way back to `host`. A process tries that which then ends.
+fn empty_without_return(host: &OwnedFd) -> io::Result<Option<OwnedFd>> {
+    let (ours, theirs) = wire::packet_sockets()?;
+    let Some(pid) = sys::fork_single_threaded()? else {
+        let tried = unshare(CloneFlags::CLONE_NEWNET).map_err(io::Error::from).and_then(|()| {
+            let empty = open_dir_or_file("/proc/self/ns/net")?;
+            let can_return = setns(host, CloneFlags::CLONE_NEWNET).is_ok();
+            wire::send(theirs.as_fd(), &[u8::from(can_return)], &[empty.as_fd()])
+        });
+        sys::exit_now(i32::from(tried.is_err()))
+    };
+    drop(theirs);
+    let mut can_return = [0];
+    let (said, networks) = wire::receive(ours.as_fd(), &mut can_return)?;
+    waitpid(pid, None)?;
+    match (said, can_return, networks.into_iter().next()) {
+        (1, [0], Some(empty)) => Ok(Some(empty)),
+        (1, [1], _) => Ok(None),
+        _ => Err(io::ErrorKind::UnexpectedEof.into()),
+    }
 }
 
 /// A step of building the root that failed.
@@ -92,12 +157,9 @@ fn at<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -> Failure {
 ///
 /// When it fails half-way, this process is of no further use. Besides the root, it gives `/proc` as it was found.
 pub(super) fn enter(plan: &RootPlan) -> Result<(Root, OwnedFd), Failure> {
-    let host_network = open_dir_or_file("/proc/self/ns/net").map_err(at("open(ns/net)"))?;
+    let network = LauncherNetwork::choose(plan.host_network)?;
     let found_proc = open_dir_or_file("/proc").map_err(at("open(/proc)"))?;
-    let namespaces = CloneFlags::CLONE_NEWNS
-        | CloneFlags::CLONE_NEWUTS
-        | CloneFlags::CLONE_NEWIPC
-        | CloneFlags::CLONE_NEWNET;
+    let namespaces = CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWUTS | CloneFlags::CLONE_NEWIPC;
     unshare(namespaces).map_err(at("unshare"))?;
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     mount_change("/", private).map_err(at("mount(MS_PRIVATE)"))?;
@@ -140,10 +202,7 @@ pub(super) fn enter(plan: &RootPlan) -> Result<(Root, OwnedFd), Failure> {
         let _ = unmount(PROC, UnmountFlags::DETACH);
     }
     let directory = open_dir_or_file("/").map_err(at("open(/)"))?;
-    Ok((
-        Root { directory, host_network, offers: Namespaces { processes, counted_apart: Ok(()) } },
-        found_proc,
-    ))
+    Ok((Root { directory, network, offers: Namespaces { processes, counted_apart: Ok(()) } }, found_proc))
 }
 
 /// Makes the directories and links of the root.

@@ -59,7 +59,8 @@ pub(super) fn start() -> io::Result<Loop> {
     let networks = proc.map(|proc| {
         let myself =
             rustix::process::pidfd_open(rustix::process::getpid(), rustix::process::PidfdFlags::empty())?;
-        network::start(myself.as_fd(), proc.as_fd(), port)
+        let empty = root.as_ref().and_then(|root| root.network.to_empty());
+        network::start(myself.as_fd(), proc.as_fd(), port, empty)
     });
     let networks = networks.transpose()?;
     let can_change_identity = reduce_capabilities(root.is_some());

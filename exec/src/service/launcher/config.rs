@@ -31,6 +31,8 @@ pub struct LauncherConfig {
     pub control_groups: bool,
     /// The port on their loopback address at which runs in namespaces find the egress proxy; `None` without one.
     pub proxy_port: Option<u16>,
+    /// Whether runs may be in the network of the host.
+    pub host_network: bool,
     /// How many network namespaces are kept for users and agents.
     pub networks: NetworkLimits,
 }
@@ -50,6 +52,7 @@ impl LauncherConfig {
             without_namespaces: None,
             control_groups: true,
             proxy_port: None,
+            host_network: false,
             networks: NetworkLimits::default(),
         }
     }

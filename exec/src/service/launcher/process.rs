@@ -62,7 +62,7 @@ pub(super) fn root_plan(config: &LauncherConfig, programs: &Programs) -> RootPla
         }
     }
     let aliases = programs.aliases().map(|(name, file)| (name.to_owned(), file.to_path_buf())).collect();
-    RootPlan { bound, aliases, proxy_port: config.proxy_port }
+    RootPlan { bound, aliases, proxy_port: config.proxy_port, host_network: config.host_network }
 }
 
 /// Starts the process for the strongest tier that the configuration allows and the host grants; why it is not
