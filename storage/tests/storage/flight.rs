@@ -112,18 +112,21 @@ fn changes_are_made_while_a_large_skill_is_packed() {
     put(&files, "small", "0");
     // Takes much longer than a change.
     fs::File::create(fixture.overlay_path("u").join("s/sparse")).unwrap().set_len(200 * MIB).unwrap();
-    let is_packed = std::sync::atomic::AtomicBool::new(false);
+    let timed = |work: &dyn Fn()| {
+        let begun = std::time::Instant::now();
+        work();
+        begun.elapsed()
+    };
     std::thread::scope(|threads| {
-        threads.spawn(|| {
-            fixture.store.skills().pack(&skill_tree("u", "s")).unwrap();
-            is_packed.store(true, std::sync::atomic::Ordering::Relaxed);
-        });
-        let mut made = 0;
-        while !is_packed.load(std::sync::atomic::Ordering::Relaxed) {
-            put(&files, &format!("n-{}", made % 10), "1");
-            made += 1;
+        let packing =
+            threads.spawn(|| timed(&|| drop(fixture.store.skills().pack(&skill_tree("u", "s")).unwrap())));
+        let (mut longest, mut number) = (std::time::Duration::ZERO, 0);
+        while !packing.is_finished() {
+            number += 1;
+            longest = longest.max(timed(&|| drop(put(&files, &format!("n-{}", number % 10), "1"))));
         }
-        assert!(made > 10, "{made} changes were made");
+        let packed = packing.join().unwrap();
+        assert!(longest < packed / 2, "a change took {longest:?} beside a download of {packed:?}");
     });
 }
 
