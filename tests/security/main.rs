@@ -16,7 +16,8 @@
 //! `cargo test --test security -- NAME` makes the attacks whose names hold `NAME`. `FILESECBOX_TEST_ATTACKS` holds several
 //! such names with spaces between, in whose order the attacks are made. `FILESECBOX_URL` and `FILESECBOX_TOKEN` name a
 //! running service to attack instead; what needs a look at the host is skipped then.
-//! `FILESECBOX_REQUIRE=root,setpriv,perl,landlock` makes a failure of what would be skipped.
+//! `FILESECBOX_REQUIRE=root,setpriv,perl,landlock,every-attack` makes a failure of what would be skipped, and of an attack that is
+//! left out where the document says that it is stopped.
 //! `FILESECBOX_TEST_SLOWNESS` says how slow the processor is ([`client::pace`]).
 #![allow(
     clippy::unwrap_used,

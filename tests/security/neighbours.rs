@@ -108,7 +108,8 @@ fn carrying_a_secret(scene: &Scene<'_>) -> Finding {
     let senders = [Place::of(scene, &control), Place::of_another_agent(scene)];
     let (heard, ()) = while_running(&receiver, Mode::Evil, &["hear"], |ports| {
         for sender in &senders {
-            sender.run(Mode::Evil, None, &["send", ports]);
+            // Fails when it did not come to its end.
+            payload::judge(scene, &sender.run(Mode::Evil, None, &["send", ports]));
         }
     });
     payload::judge(scene, &heard)
@@ -133,6 +134,7 @@ fn holding_every_port(scene: &Scene<'_>) -> Finding {
             }
             std::thread::sleep(Duration::from_millis(50));
         }
+        assert!(held.iter().all(|count| *count > 100), "the control: they hold {held:?}");
         let answered = asks();
         for place in &places {
             scene.put(&place.tree, "enough", "");

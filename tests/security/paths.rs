@@ -185,6 +185,8 @@ fn writing_paths(scene: &Scene<'_>) -> Finding {
             scene.client().put(format!("{tree}/raw/{path}?parents=true"), "made");
             scene.client().put(format!("{tree}/edit?path={path}"), "made");
             scene.client().post_json(format!("{tree}/mkdir"), &json!({ "path": path, "parents": true }));
+            // An odd spelling of "up" is a name like others, and takes it away.
+            scene.write("own", "own");
             scene.client().post_json(format!("{tree}/move"), &json!({ "from": "own", "to": path }));
         }
     }

@@ -397,6 +397,7 @@ fn speaking_for_the_origin(scene: &Scene<'_>) -> Finding {
             if reply.header("access-control-allow-origin").is_some_and(|origin| origin != "*") {
                 return told("access-control-allow-origin");
             }
+            assert!(status != 200 || reply.status == 200, "the control: {}", reply.status);
             let is_passed_on = reply.header("content-type").is_none_or(|kind| kind != "application/json");
             let policies = reply.headers.iter().filter(|(name, _)| name == "content-security-policy");
             let is_boxed = policies

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::attack::Attack;
 use crate::expectation::{Expected, Finding, Tier};
+use crate::host;
 
 /// Where the table stands.
 pub(crate) const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/SECURITY.md");
@@ -99,6 +100,9 @@ impl Found {
                 Some(format!("got through: {evidence}"))
             }
             Self::Broken(message) => Some(message.clone()),
+            Self::Made(Expected::Stopped, Finding::Skipped(why)) if !host::may_lack("every-attack") => {
+                Some(format!("left out: {why}"))
+            }
             Self::Made(..) | Self::NotRun => None,
         }
     }

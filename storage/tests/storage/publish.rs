@@ -220,12 +220,15 @@ fn readers_beside_a_publisher_always_see_one_whole_version() {
             }
         });
         let tree = skill_tree("u", "s");
+        let mut rounds = 0;
         while !publisher.is_finished() {
+            rounds += 1;
             let run = fixture.store.runs().prepare(&tree).unwrap();
             let seen = Tree::on_disk(&run.view().tree).unwrap();
             let Some(fixture::Node::File { bytes, .. }) = seen.nodes.get("a") else { panic!("{seen:?}") };
             assert_eq!(seen, version(std::str::from_utf8(bytes).unwrap()));
         }
+        assert!(rounds > 3, "{rounds} looks at what was published");
     });
     fixture.assert_swept();
 }
