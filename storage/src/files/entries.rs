@@ -5,8 +5,8 @@ use policy::RelPath;
 use super::{Condition, Files, dirs_to_make};
 use crate::core::growth::Growth;
 use crate::error::{Error, Result};
-use crate::layers::aftermath::Aftermath;
 use crate::layers::chain::Chain;
+use crate::layers::deferred::Deferred;
 use crate::layers::tree::Tree;
 use crate::stat::Kind;
 
@@ -27,15 +27,15 @@ impl Files {
                 None => tree.make_dir(path, mode),
             };
             match made {
-                Ok(aftermath) => {
+                Ok(deferred) => {
                     self.account(&growth);
                     drop(admitted);
-                    Ok((true, aftermath))
+                    Ok((true, deferred))
                 }
                 Err(Error::AlreadyExists(_))
                     if parents && tree.stat(path).is_ok_and(|(stat, _)| stat.kind == Kind::Directory) =>
                 {
-                    Ok((false, Aftermath::default()))
+                    Ok((false, Deferred::default()))
                 }
                 Err(other) => Err(other),
             }

@@ -27,7 +27,7 @@ use crate::core::growth::Growth;
 use crate::core::store::Store;
 use crate::encoding::{self, TextEncoding};
 use crate::error::{Error, Result};
-use crate::layers::aftermath::Aftermath;
+use crate::layers::deferred::Deferred;
 use crate::layers::tree::{Child, Opened, Tree, WalkOptions, Walked};
 use crate::stat::{Layer, Stat};
 use crate::version::Version;
@@ -86,17 +86,17 @@ impl Files {
     }
 
     /// Runs a change alone on the tree and settles it after the lock is released.
-    pub(crate) fn change<T>(&self, operation: impl FnOnce(&dyn Tree) -> Result<(T, Aftermath)>) -> Result<T> {
+    pub(crate) fn change<T>(&self, operation: impl FnOnce(&dyn Tree) -> Result<(T, Deferred)>) -> Result<T> {
         let changed = self.change_held(operation);
-        let (value, aftermath) = changed.map_err(|error| self.store.in_numbers(&self.id, error))?;
-        aftermath.settle(self.store.is_strict())?;
+        let (value, deferred) = changed.map_err(|error| self.store.in_numbers(&self.id, error))?;
+        deferred.settle(self.store.is_strict())?;
         Ok(value)
     }
 
     fn change_held<T>(
         &self,
-        operation: impl FnOnce(&dyn Tree) -> Result<(T, Aftermath)>,
-    ) -> Result<(T, Aftermath)> {
+        operation: impl FnOnce(&dyn Tree) -> Result<(T, Deferred)>,
+    ) -> Result<(T, Deferred)> {
         if self.version.is_some() {
             return Err(Error::Conflict("a published version is never changed".to_owned()));
         }
@@ -107,14 +107,14 @@ impl Files {
                 let (tree, draft) = self.store.draft(&self.id)?;
                 let own = Growth::of_dirs(1);
                 let room = self.store.admit_user(self.id.user(), &own);
-                let (value, aftermath) = operation(&tree)?;
+                let (value, deferred) = operation(&tree)?;
                 let placed = room.and_then(|room| Ok((room, self.store.place_draft(&self.id, &draft)?)));
                 // The operation has noted what is not there.
                 let (room, above) = placed.inspect_err(|_| self.store.accounts().forget(&self.id))?;
                 self.store.accounts().change(&self.id, &own);
                 drop(room);
                 self.store.uses().forget(&WorkspaceId::of(&self.id));
-                Ok((value, aftermath.and(Aftermath::sync(above))))
+                Ok((value, deferred.and(Deferred::sync(above))))
             }
             Err(other) => Err(other),
             Ok(tree) => operation(tree.as_ref()),

@@ -113,7 +113,7 @@ impl Files {
                 Some(parent) => tree.first_missing(&parent)?.map(|_| parent),
                 None => None,
             };
-            let aftermath = match lacking {
+            let deferred = match lacking {
                 Some(parent) => {
                     let made_dirs = dirs_to_make(tree, &parent)?;
                     admit(Replaced { made_dirs, ..Replaced::default() }, &mut file)?;
@@ -125,7 +125,7 @@ impl Files {
             drop(admitted);
             // Looked at again: the rename moved the change time, which the tag holds.
             let stat = rustix::fs::fstat(&handle).map_err(|errno| Error::from_errno("stat", path, errno))?;
-            Ok((Written { stat: stat.into(), created }, aftermath))
+            Ok((Written { stat: stat.into(), created }, deferred))
         })
     }
 }

@@ -13,9 +13,9 @@ use policy::RelPath;
 
 use crate::dir::{DEPTH_MAX, Dir};
 use crate::error::{Error, Result};
-use crate::layers::aftermath::Aftermath;
 use crate::layers::chain::Chain;
 use crate::layers::copy_merged::copy_tree;
+use crate::layers::deferred::Deferred;
 use crate::layers::durability::Durability;
 use crate::layers::names::TEMPORARY_PREFIX;
 use crate::layers::plain::{Plain, replaceable};
@@ -74,25 +74,25 @@ impl Live {
     /// The work left after a change in the last of `levels`, as they were before it.
     ///
     /// With strict durability that is each directory that the kernel copied up on the way, and the one it lies in.
-    fn settled(&self, levels: &[Level]) -> Result<Aftermath> {
-        let mut aftermath = Aftermath {
+    fn settled(&self, levels: &[Level]) -> Result<Deferred> {
+        let mut deferred = Deferred {
             seats: self.union.seat.iter().map(ViewLease::another).collect(),
-            ..Aftermath::default()
+            ..Deferred::default()
         };
         if !self.is_strict() {
-            return Ok(aftermath);
+            return Ok(deferred);
         }
         let mut dir = self.mounted.dir.reopen()?;
         // The first two are the levels of the agent and of the skill, which are there as long as the view is.
         for level in levels.iter().skip(2) {
             let below = dir.open_dir_entry(&level.name)?;
             if level.dirs.upper.is_none() {
-                aftermath.sync.push(dir);
+                deferred.sync.push(dir);
             }
             dir = below;
         }
-        aftermath.sync.push(dir);
-        Ok(aftermath)
+        deferred.sync.push(dir);
+        Ok(deferred)
     }
 
     /// The directories on the way to `path`, as they are before a change.
@@ -186,7 +186,7 @@ impl Tree for Live {
         }
     }
 
-    fn put_if(&self, path: &RelPath, file: StagedFile, admit: &mut Admit<'_>) -> Result<Aftermath> {
+    fn put_if(&self, path: &RelPath, file: StagedFile, admit: &mut Admit<'_>) -> Result<Deferred> {
         let mut file = self.suited(file)?;
         if path.is_root() {
             return Err(Error::IsDirectory(path.to_string()));
@@ -218,7 +218,7 @@ impl Tree for Live {
         self.settled(&resolved.levels)
     }
 
-    fn put_link(&self, path: &RelPath, target: &OsStr) -> Result<Aftermath> {
+    fn put_link(&self, path: &RelPath, target: &OsStr) -> Result<Deferred> {
         let (parent, name) = self.mounted.parent_of(path)?;
         replaceable(parent.stat_entry(&name)?.as_ref(), path)?;
         let levels = self.levels(path)?;
@@ -231,7 +231,7 @@ impl Tree for Live {
         self.settled(&levels)
     }
 
-    fn make_chain(&self, path: &RelPath, chain: Chain<'_>) -> Result<Aftermath> {
+    fn make_chain(&self, path: &RelPath, chain: Chain<'_>) -> Result<Deferred> {
         let chain = chain.try_map_file(|file| self.suited(file))?;
         let (parent, name) = match self.mounted.parent_of(path) {
             Err(Error::IsDirectory(_)) => return Err(Error::AlreadyExists(path.to_string())),
@@ -248,13 +248,13 @@ impl Tree for Live {
         }
     }
 
-    fn set_mode(&self, path: &RelPath, mode: u32) -> Result<Aftermath> {
+    fn set_mode(&self, path: &RelPath, mode: u32) -> Result<Deferred> {
         let levels = self.levels(path)?;
         let _settled = self.mounted.set_mode(path, mode)?;
         self.settled(&levels)
     }
 
-    fn rename(&self, from: &RelPath, to: &RelPath) -> Result<Aftermath> {
+    fn rename(&self, from: &RelPath, to: &RelPath) -> Result<Deferred> {
         if to.starts_with(from) {
             return Err(Error::IntoItself { from: from.to_string(), to: to.to_string() });
         }
@@ -280,7 +280,7 @@ impl Tree for Live {
         self.union.taken_by_copy(from, entries)
     }
 
-    fn copy_dir(&self, from: &RelPath, to: &RelPath) -> Result<Aftermath> {
+    fn copy_dir(&self, from: &RelPath, to: &RelPath) -> Result<Deferred> {
         let levels = self.levels(to)?;
         let (target, to_name) = self.mounted.parent_of(to)?;
         let dirs = self.union.open_layers(from)?;
@@ -288,7 +288,7 @@ impl Tree for Live {
         self.settled(&levels)
     }
 
-    fn remove(&self, path: &RelPath) -> Result<Aftermath> {
+    fn remove(&self, path: &RelPath) -> Result<Deferred> {
         let (parent, name) = self.mounted.parent_of(path)?;
         if parent.stat_entry(&name)?.is_none() {
             return Err(Error::NotFound(path.to_string()));

@@ -7,11 +7,11 @@
 //! | [`projects`] | the kernel keeps the limits of trees, where the file system does |
 //! | `trash` | what was thrown away, until it is removed |
 
-pub mod aftermath;
 pub mod chain;
 pub(crate) mod copy;
 pub(crate) mod copy_hashed;
 pub(crate) mod copy_merged;
+pub mod deferred;
 pub(crate) mod destination;
 pub mod durability;
 pub(crate) mod journal;

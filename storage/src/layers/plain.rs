@@ -8,9 +8,9 @@ use policy::{RelPath, TreeId};
 use crate::dir::{DEPTH_MAX, Dir};
 use crate::error::{Error, Result};
 use crate::interrupt;
-use crate::layers::aftermath::Aftermath;
 use crate::layers::chain::Chain;
 use crate::layers::copy_merged::{copy_tree, taken_by_copy};
+use crate::layers::deferred::Deferred;
 use crate::layers::durability::Durability;
 use crate::layers::stack::{Found, Layers};
 use crate::layers::stage::{Draft, Stage, StagedFile};
@@ -116,7 +116,7 @@ impl Plain {
         mode: u32,
         (parent, name): (Dir, &OsStr),
         to: &RelPath,
-    ) -> Result<Aftermath> {
+    ) -> Result<Deferred> {
         made.set_mode(mode)?;
         if let Some(owner) = self.owner {
             made.set_owner(owner)?;
@@ -127,7 +127,7 @@ impl Plain {
         interrupt::commit()?;
         match draft.place_new(&parent, name) {
             Err(Error::AlreadyExists(_)) => Err(Error::AlreadyExists(to.to_string())),
-            placed => placed.map(|()| Aftermath::sync(parent)),
+            placed => placed.map(|()| Deferred::sync(parent)),
         }
     }
 
@@ -251,7 +251,7 @@ impl Tree for Plain {
         Ok(walked.entries)
     }
 
-    fn put_if(&self, path: &RelPath, mut file: StagedFile, admit: &mut Admit<'_>) -> Result<Aftermath> {
+    fn put_if(&self, path: &RelPath, mut file: StagedFile, admit: &mut Admit<'_>) -> Result<Deferred> {
         let (parent, name) = match self.target(path) {
             Err(Error::NotFound(missing)) => {
                 admit(Replaced::default(), &mut file)?;
@@ -264,19 +264,19 @@ impl Tree for Plain {
         admit(Replaced { existing: there, ..Replaced::default() }, &mut file)?;
         replaceable(existing.as_ref(), path)?;
         file.place(&parent, &name)?;
-        Ok(Aftermath::sync(parent))
+        Ok(Deferred::sync(parent))
     }
 
-    fn put_link(&self, path: &RelPath, target: &OsStr) -> Result<Aftermath> {
+    fn put_link(&self, path: &RelPath, target: &OsStr) -> Result<Deferred> {
         let (parent, name) = self.parent_of(path)?;
         replaceable(parent.stat_entry(&name)?.as_ref(), path)?;
         let draft = self.stage.draft();
         self.stage.dir().create_symlink(target, &draft.name)?;
         draft.place_over(&parent, &name)?;
-        Ok(Aftermath::sync(parent))
+        Ok(Deferred::sync(parent))
     }
 
-    fn make_chain(&self, path: &RelPath, chain: Chain<'_>) -> Result<Aftermath> {
+    fn make_chain(&self, path: &RelPath, chain: Chain<'_>) -> Result<Deferred> {
         let (parent, name) = match self.parent_of(path) {
             Err(Error::IsDirectory(_)) => return Err(Error::AlreadyExists(path.to_string())),
             parent => parent?,
@@ -286,13 +286,13 @@ impl Tree for Plain {
         let made = self.stage.dir().create_dir(&draft.name, chain.first_mode())?;
         chain.fill(&made, self.owner, self.stage.durability(), StagedFile::place)?;
         match draft.place_new(&parent, &name) {
-            Ok(()) => Ok(Aftermath::sync(parent)),
+            Ok(()) => Ok(Deferred::sync(parent)),
             Err(Error::AlreadyExists(_)) => Err(Error::AlreadyExists(path.to_string())),
             Err(other) => Err(other),
         }
     }
 
-    fn set_mode(&self, path: &RelPath, mode: u32) -> Result<Aftermath> {
+    fn set_mode(&self, path: &RelPath, mode: u32) -> Result<Deferred> {
         let Some((stat, _)) = self.stat_entry(path)? else {
             return Err(Error::NotFound(path.to_string()));
         };
@@ -307,10 +307,10 @@ impl Tree for Plain {
             }
             Kind::Symlink | Kind::Other => return Err(Error::NotAFile(path.to_string())),
         }
-        Ok(Aftermath::default())
+        Ok(Deferred::default())
     }
 
-    fn rename(&self, from: &RelPath, to: &RelPath) -> Result<Aftermath> {
+    fn rename(&self, from: &RelPath, to: &RelPath) -> Result<Deferred> {
         if to.starts_with(from) {
             return Err(Error::IntoItself { from: from.to_string(), to: to.to_string() });
         }
@@ -337,7 +337,7 @@ impl Tree for Plain {
             }
             other => other,
         })?;
-        Ok(Aftermath { sync: vec![source, target], ..Aftermath::default() })
+        Ok(Deferred { sync: vec![source, target], ..Deferred::default() })
     }
 
     fn taken_by_copy(&self, from: &RelPath, entries: usize) -> Result<Use> {
@@ -345,7 +345,7 @@ impl Tree for Plain {
         Ok(taken_by_copy(&source, self.owner, entries)?.all)
     }
 
-    fn copy_dir(&self, from: &RelPath, to: &RelPath) -> Result<Aftermath> {
+    fn copy_dir(&self, from: &RelPath, to: &RelPath) -> Result<Deferred> {
         let (parent, name) = self.parent_of(to)?;
         let source = self.open_dir(from)?;
         let mode = source.stat()?.mode;
@@ -354,13 +354,13 @@ impl Tree for Plain {
         self.place_dir((&draft, &copy), mode, (parent, &name), to)
     }
 
-    fn remove(&self, path: &RelPath) -> Result<Aftermath> {
+    fn remove(&self, path: &RelPath) -> Result<Deferred> {
         let (parent, name) = self.parent_of(path)?;
         let trash = match self.stage.discard(&parent, &name, Some(&self.id)) {
             Err(Error::NotFound(_)) => return Err(Error::NotFound(path.to_string())),
             trash => trash?,
         };
-        Ok(Aftermath { sync: vec![parent], trash: vec![trash], ..Aftermath::default() })
+        Ok(Deferred { sync: vec![parent], trash: vec![trash], ..Deferred::default() })
     }
 }
 

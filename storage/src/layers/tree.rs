@@ -19,8 +19,8 @@ use std::fs::File;
 use policy::RelPath;
 
 use crate::error::{Error, Result};
-use crate::layers::aftermath::Aftermath;
 use crate::layers::chain::Chain;
+use crate::layers::deferred::Deferred;
 use crate::layers::room::Room;
 use crate::layers::stage::StagedFile;
 use crate::stat::Use;
@@ -195,7 +195,7 @@ pub trait Tree {
     ///
     /// # Errors
     /// [`Error::NotFound`] without a parent, [`Error::IsDirectory`], [`Error::NotAFile`], [`Error::Escape`].
-    fn put(&self, path: &RelPath, file: StagedFile) -> Result<Aftermath> {
+    fn put(&self, path: &RelPath, file: StagedFile) -> Result<Deferred> {
         self.put_if(path, file, &mut |_, _| Ok(()))
     }
 
@@ -205,19 +205,19 @@ pub trait Tree {
     ///
     /// # Errors
     /// The error of `admit`, else as [`Tree::put`].
-    fn put_if(&self, path: &RelPath, file: StagedFile, admit: &mut Admit<'_>) -> Result<Aftermath>;
+    fn put_if(&self, path: &RelPath, file: StagedFile, admit: &mut Admit<'_>) -> Result<Deferred>;
 
     /// Makes the link `path` with any `target`, replacing a leaf. The parent must exist.
     ///
     /// # Errors
     /// As [`Tree::put`].
-    fn put_link(&self, path: &RelPath, target: &OsStr) -> Result<Aftermath>;
+    fn put_link(&self, path: &RelPath, target: &OsStr) -> Result<Deferred>;
 
     /// Makes the directory `path` with permission bits `mode`. The parent must exist.
     ///
     /// # Errors
     /// [`Error::NotFound`] without a parent, [`Error::AlreadyExists`].
-    fn make_dir(&self, path: &RelPath, mode: u32) -> Result<Aftermath> {
+    fn make_dir(&self, path: &RelPath, mode: u32) -> Result<Deferred> {
         self.make_chain(path, Chain::of_directory(mode))
     }
 
@@ -225,7 +225,7 @@ pub trait Tree {
     ///
     /// # Errors
     /// As [`Tree::make_dir`].
-    fn make_chain(&self, path: &RelPath, chain: Chain<'_>) -> Result<Aftermath>;
+    fn make_chain(&self, path: &RelPath, chain: Chain<'_>) -> Result<Deferred>;
 
     /// The uppermost directory on the way to `path`, or `path` itself, that is not there.
     ///
@@ -250,14 +250,14 @@ pub trait Tree {
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::NotAFile`].
-    fn set_mode(&self, path: &RelPath, mode: u32) -> Result<Aftermath>;
+    fn set_mode(&self, path: &RelPath, mode: u32) -> Result<Deferred>;
 
     /// Renames `from`, which may be a directory, to `to`, replacing a leaf but never a directory.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::IsDirectory`] when `to` is one, [`Error::NotADirectory`] when `from` is a
     /// directory and `to` a leaf, [`Error::IntoItself`].
-    fn rename(&self, from: &RelPath, to: &RelPath) -> Result<Aftermath>;
+    fn rename(&self, from: &RelPath, to: &RelPath) -> Result<Deferred>;
 
     /// The room of the entries that [`Tree::rename`] of `from` copies from a layer below, and so adds to the tree; of
     /// at most `entries` entries.
@@ -281,24 +281,24 @@ pub trait Tree {
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::NotADirectory`], [`Error::AlreadyExists`] or its like when something is at `to`.
-    fn copy_dir(&self, from: &RelPath, to: &RelPath) -> Result<Aftermath>;
+    fn copy_dir(&self, from: &RelPath, to: &RelPath) -> Result<Deferred>;
 
     /// Removes `path`, a directory with everything in it; a link is not followed.
     ///
     /// # Errors
     /// [`Error::NotFound`]; [`Error::IsDirectory`] for the root.
-    fn remove(&self, path: &RelPath) -> Result<Aftermath>;
+    fn remove(&self, path: &RelPath) -> Result<Deferred>;
 
     /// Makes the directory `path` and every missing one above it, mode 0755, in one step; succeeds when it is there.
     ///
     /// # Errors
     /// [`Error::NotADirectory`], [`Error::Escape`].
-    fn make_dirs(&self, path: &RelPath) -> Result<Aftermath> {
+    fn make_dirs(&self, path: &RelPath) -> Result<Deferred> {
         match self.first_missing(path)? {
             Some(first) => self.make_chain(&first, Chain::of_directories(&first, path)),
-            None if path.is_root() => Ok(Aftermath::default()),
+            None if path.is_root() => Ok(Deferred::default()),
             None => match self.stat(path)?.0.kind {
-                Kind::Directory => Ok(Aftermath::default()),
+                Kind::Directory => Ok(Deferred::default()),
                 _ => Err(Error::NotADirectory(path.to_string())),
             },
         }
@@ -308,7 +308,7 @@ pub trait Tree {
     ///
     /// # Errors
     /// As [`Tree::put`] and [`Tree::make_dirs`].
-    fn put_with_parents(&self, path: &RelPath, file: StagedFile) -> Result<Aftermath> {
+    fn put_with_parents(&self, path: &RelPath, file: StagedFile) -> Result<Deferred> {
         let Some((parent, name)) = path.parent().zip(path.file_name()) else { return self.put(path, file) };
         match self.first_missing(&parent)? {
             Some(first) => {

@@ -10,7 +10,7 @@ use super::absorbed::Absorbed;
 use crate::core::copies::{Copy, Fingerprint};
 use crate::core::growth::Growth;
 use crate::error::{Error, Result};
-use crate::layers::aftermath::Aftermath;
+use crate::layers::deferred::Deferred;
 use crate::layers::stage::StagedFile;
 use crate::layers::tree::Tree;
 use crate::stat::Use;
@@ -91,14 +91,14 @@ pub(super) fn place(
     change: &Changed<'_>,
     ready: Ready,
     made: &mut Option<RelPath>,
-) -> Result<Option<Aftermath>> {
+) -> Result<Option<Deferred>> {
     let path = &change.path;
-    let mut aftermath = Aftermath::default();
+    let mut deferred = Deferred::default();
     if let Some(parent) = path.parent()
         && !matches!(ready, Ready::Nothing | Ready::Gone)
         && made.as_ref() != Some(&parent)
     {
-        aftermath = tree.make_dirs(&parent)?;
+        deferred = tree.make_dirs(&parent)?;
         *made = Some(parent);
     }
     let placed = match ready {
@@ -112,14 +112,14 @@ pub(super) fn place(
         Ready::File(file) => {
             if tree.stat_entry(path)?.is_some_and(|(stat, _)| stat.kind == Kind::Symlink) {
                 // A put would follow the link that the command replaced, and write what it leads to.
-                aftermath = aftermath.and(tree.remove(path)?);
+                deferred = deferred.and(tree.remove(path)?);
             }
             tree.put(path, file)?
         }
         Ready::Link(target) => tree.put_link(path, &target)?,
         Ready::Nothing | Ready::Gone => return Ok(None),
     };
-    Ok(Some(aftermath.and(placed)))
+    Ok(Some(deferred.and(placed)))
 }
 
 /// The growth and the shrinkage of the overlay when some of a command's changes are absorbed.

@@ -123,7 +123,9 @@ fn changes_are_made_while_a_large_skill_is_packed() {
         let (mut longest, mut number) = (std::time::Duration::ZERO, 0);
         while !packing.is_finished() {
             number += 1;
-            longest = longest.max(timed(&|| drop(put(&files, &format!("n-{}", number % 10), "1"))));
+            longest = longest.max(timed(&|| {
+                put(&files, &format!("n-{}", number % 10), "1");
+            }));
         }
         let packed = packing.join().unwrap();
         assert!(longest < packed / 2, "a change took {longest:?} beside a download of {packed:?}");

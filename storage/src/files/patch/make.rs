@@ -21,8 +21,8 @@ use crate::error::{Error, Result, Unmet};
 use crate::files::encode;
 use crate::files::{Condition, Files, dirs_to_make, read_at_most};
 use crate::interrupt;
-use crate::layers::aftermath::Aftermath;
 use crate::layers::copy::copy_file;
+use crate::layers::deferred::Deferred;
 use crate::layers::journal::TreeStep;
 use crate::layers::stage::{Stage, StagedFile};
 use crate::layers::tree::{Opened, Replaced, Tree};
@@ -189,12 +189,12 @@ impl Files {
             let (store, id) = self.parts();
             let admitted = store.admit(id, &growth)?;
             let redo = write_down(store.stage(), id, &planned)?;
-            let (mut undo, mut aftermath) = (Vec::new(), Aftermath::default());
+            let (mut undo, mut deferred) = (Vec::new(), Deferred::default());
             let mut patched: Vec<Patched> = planned.iter().map(Planned::outcome).collect();
             interrupt::commit()?;
             for planned in planned {
                 match planned.make(tree, &mut undo) {
-                    Ok(made) => aftermath = aftermath.and(made),
+                    Ok(made) => deferred = deferred.and(made),
                     Err(error) => {
                         self.account(&Growth::REMOVAL);
                         self.take_back(tree, undo);
@@ -210,7 +210,7 @@ impl Files {
             for patched in patched.iter_mut().filter(|patched| patched.action != Action::Deleted) {
                 patched.stat = Some(tree.stat(&patched.path)?.0);
             }
-            Ok((patched, aftermath))
+            Ok((patched, deferred))
         })
     }
 
@@ -334,26 +334,26 @@ impl Planned<'_> {
     }
 
     /// Puts the file in its place, and notes how to take that back.
-    fn make(self, tree: &dyn Tree, undo: &mut Vec<Undo>) -> Result<Aftermath> {
+    fn make(self, tree: &dyn Tree, undo: &mut Vec<Undo>) -> Result<Deferred> {
         let Self { patch, before, after, .. } = self;
-        let mut aftermath = Aftermath::default();
+        let mut deferred = Deferred::default();
         if let Some(file) = after {
             if let Some(parent) = patch.to.parent()
                 && let Some(missing) = tree.first_missing(&parent)?
             {
                 undo.push(Undo::Remove(missing));
             }
-            aftermath = tree.put_with_parents(&patch.to, tree.suited(file)?)?;
+            deferred = tree.put_with_parents(&patch.to, tree.suited(file)?)?;
             if patch.action != Action::Modified {
                 undo.push(Undo::Remove(patch.to.clone()));
             }
         }
         if matches!(patch.action, Action::Deleted | Action::Renamed) {
-            aftermath = aftermath.and(tree.remove(&patch.from)?);
+            deferred = deferred.and(tree.remove(&patch.from)?);
         }
         if patch.action != Action::Copied {
             undo.extend(before.map(|before| Undo::PutBack(patch.from.clone(), before)));
         }
-        Ok(aftermath)
+        Ok(deferred)
     }
 }

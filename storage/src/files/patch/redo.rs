@@ -14,8 +14,8 @@ use crate::core::open::Patches;
 use crate::core::store::Store;
 use crate::dir::Dir;
 use crate::error::{Error, Result};
-use crate::layers::aftermath::Aftermath;
 use crate::layers::copy::copy_file;
+use crate::layers::deferred::Deferred;
 use crate::layers::journal::{Record, Staged, Steps, TreeStep};
 use crate::layers::stage::{Draft, Stage, StagedFile};
 use crate::layers::tree::Tree;
@@ -112,17 +112,17 @@ fn redo(store: &Store, id: &TreeId, dir: &Dir, steps: &[TreeStep]) -> Result<()>
         TreeId::Skill(user, agent, skill) => Box::new(store.union(user, agent, skill, None)?),
         TreeId::Workspace(..) => Box::new(store.plain(id, true)?),
     };
-    let mut aftermath = Aftermath::default();
+    let mut deferred = Deferred::default();
     for step in steps {
-        aftermath = aftermath.and(match step {
+        deferred = deferred.and(match step {
             TreeStep::Put(number, path) => put_again(store, tree.as_ref(), id, dir, *number, path)?,
             TreeStep::Remove(path) => match tree.remove(path) {
-                Err(Error::NotFound(_) | Error::NotADirectory(_)) => Aftermath::default(),
+                Err(Error::NotFound(_) | Error::NotADirectory(_)) => Deferred::default(),
                 removed => removed?,
             },
         });
     }
-    aftermath.settle(store.is_strict())
+    deferred.settle(store.is_strict())
 }
 
 fn put_again(
@@ -132,10 +132,10 @@ fn put_again(
     dir: &Dir,
     number: usize,
     path: &RelPath,
-) -> Result<Aftermath> {
+) -> Result<Deferred> {
     let (file, stat) = dir.open_file_entry(&name(number))?;
     if tree.stat(path).is_ok_and(|(there, _)| there.inode == stat.inode) {
-        return Ok(Aftermath::default());
+        return Ok(Deferred::default());
     }
     let owner = store.owner(id).filter(|_| matches!(id, TreeId::Workspace(..)));
     let mut copy = store.stage().file(stat.mode, owner)?;

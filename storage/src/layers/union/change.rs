@@ -9,9 +9,9 @@ use policy::{RelPath, TreeId};
 use super::Union;
 use crate::dir::Dir;
 use crate::error::{Error, Result};
-use crate::layers::aftermath::Aftermath;
 use crate::layers::chain::Chain;
 use crate::layers::copy::copy_file;
+use crate::layers::deferred::Deferred;
 use crate::layers::stack::{Found, Layers};
 use crate::layers::stage::{Stage, StagedFile};
 use crate::layers::trash::Trash;
@@ -99,7 +99,7 @@ impl Union {
         path: &RelPath,
         mut file: StagedFile,
         admit: &mut Admit<'_>,
-    ) -> Result<Aftermath> {
+    ) -> Result<Deferred> {
         if path.is_root() {
             return Err(Error::IsDirectory(path.to_string()));
         }
@@ -120,10 +120,10 @@ impl Union {
         let target = self.target_of(path, resolved)?;
         check_replaceable(&target, path)?;
         file.place(&target.upper, &target.name).map_err(|error| renamed(error, path))?;
-        Ok(Aftermath::sync(target.upper))
+        Ok(Deferred::sync(target.upper))
     }
 
-    pub(super) fn put_symlink(&self, path: &RelPath, link: &OsStr) -> Result<Aftermath> {
+    pub(super) fn put_symlink(&self, path: &RelPath, link: &OsStr) -> Result<Deferred> {
         if self.is_first_entry(path)? {
             let _settled_below = self.make_skill(Chain::of_directory(0o755))?;
         }
@@ -132,10 +132,10 @@ impl Union {
         let draft = self.stage.draft();
         self.stage.dir().create_symlink(link, &draft.name)?;
         draft.place_over(&target.upper, &target.name)?;
-        Ok(Aftermath::sync(target.upper))
+        Ok(Deferred::sync(target.upper))
     }
 
-    pub(super) fn make_directory(&self, path: &RelPath, chain: Chain<'_>) -> Result<Aftermath> {
+    pub(super) fn make_directory(&self, path: &RelPath, chain: Chain<'_>) -> Result<Deferred> {
         if self.is_first_entry(path)? {
             return self.make_skill(chain.within_parent(&first_name(path)?));
         }
@@ -150,7 +150,7 @@ impl Union {
     }
 
     /// Builds a new directory aside and makes it `name` in `upper`, where nothing may be but a whiteout.
-    fn place_directory(&self, upper: Dir, name: &OsStr, chain: Chain<'_>) -> Result<Aftermath> {
+    fn place_directory(&self, upper: Dir, name: &OsStr, chain: Chain<'_>) -> Result<Deferred> {
         let draft = self.stage.draft();
         let mode = chain.first_mode();
         // An attribute is set by who may write (xattr(7)).
@@ -169,15 +169,15 @@ impl Union {
             true => draft.exchange(&upper, name)?,
             false => draft.place_new(&upper, name)?,
         }
-        Ok(Aftermath::sync(upper))
+        Ok(Deferred::sync(upper))
     }
 
-    pub(super) fn change_mode(&self, path: &RelPath, mode: u32) -> Result<Aftermath> {
+    pub(super) fn change_mode(&self, path: &RelPath, mode: u32) -> Result<Deferred> {
         let resolved = self.resolve(path, LastLink::Keep)?;
         if resolved.last.is_none() {
             let (upper, ..) = self.copy_up_dirs(resolved.levels)?;
             upper.set_mode(mode)?;
-            return Ok(Aftermath::sync(upper));
+            return Ok(Deferred::sync(upper));
         }
         let Resolved { mut levels, last } = resolved;
         match last {
@@ -185,7 +185,7 @@ impl Union {
                 levels.push(Level { name, dirs });
                 let (upper, ..) = self.copy_up_dirs(levels)?;
                 upper.set_mode(mode)?;
-                Ok(Aftermath::sync(upper))
+                Ok(Deferred::sync(upper))
             }
             Some((name, Some(Found::Leaf(stat, layer)))) if stat.kind == Kind::File => {
                 let source = match levels.last() {
@@ -195,14 +195,14 @@ impl Union {
                 let copy = self.copy_of(source, mode, &stat)?;
                 let target = self.target(path, LastLink::Keep)?;
                 copy.place(&target.upper, &target.name)?;
-                Ok(Aftermath::sync(target.upper))
+                Ok(Deferred::sync(target.upper))
             }
             Some((_, Some(_))) => Err(Error::NotAFile(path.to_string())),
             _ => Err(Error::NotFound(path.to_string())),
         }
     }
 
-    pub(super) fn remove_entry(&self, path: &RelPath) -> Result<Aftermath> {
+    pub(super) fn remove_entry(&self, path: &RelPath) -> Result<Deferred> {
         if path.is_root() {
             // One level up the skill is an entry like any other, but a tree does not remove itself.
             return Err(Error::IsDirectory(path.to_string()));
@@ -216,7 +216,7 @@ impl Union {
         let target = self.target_of(path, resolved)?;
         let trash = hide(&self.stage, &self.id, &target.upper, &target.name, target.in_lower)?;
         let trash = trash.into_iter().collect();
-        Ok(Aftermath { sync: vec![target.upper], trash, ..Aftermath::default() })
+        Ok(Deferred { sync: vec![target.upper], trash, ..Deferred::default() })
     }
 
     /// Copies a file into the stage, with permission bits `mode` and its modification time.
@@ -238,7 +238,7 @@ impl Union {
     }
 
     /// Makes the skill itself in the overlay, where no layer has it.
-    fn make_skill(&self, chain: Chain<'_>) -> Result<Aftermath> {
+    fn make_skill(&self, chain: Chain<'_>) -> Result<Deferred> {
         let upper = self.stage.ensure_path(&self.root, &self.overlay)?;
         (self.before_first_write)()?;
         self.place_directory(upper, OsStr::new(self.skill.as_str()), chain)

@@ -6,15 +6,15 @@ use super::Union;
 use crate::dir::DEPTH_MAX;
 use crate::error::{Error, Result};
 use crate::interrupt;
-use crate::layers::aftermath::Aftermath;
 use crate::layers::copy_merged::copy_tree;
+use crate::layers::deferred::Deferred;
 use crate::layers::stack::Found;
 use crate::layers::walk::{LastLink, Resolved};
 use crate::layers::whiteouts::OPAQUE;
 
 impl Union {
     /// Copies the directory `from` to `to`, where nothing may be: built aside, then put in its place in one step.
-    pub(super) fn copy_directory(&self, from: &RelPath, to: &RelPath) -> Result<Aftermath> {
+    pub(super) fn copy_directory(&self, from: &RelPath, to: &RelPath) -> Result<Deferred> {
         let (dirs, mode) = match self.resolve(from, LastLink::Follow)? {
             Resolved { last: Some((_, Some(Found::Directory(dirs, stat, _)))), .. } => (dirs, stat.mode),
             Resolved { mut levels, last: None } => {
@@ -45,6 +45,6 @@ impl Union {
             }
             placed => placed?,
         }
-        Ok(Aftermath::sync(target.upper))
+        Ok(Deferred::sync(target.upper))
     }
 }

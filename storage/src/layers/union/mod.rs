@@ -20,9 +20,9 @@ use policy::{RelPath, SkillId, TreeId};
 
 use crate::dir::Dir;
 use crate::error::{Error, Result};
-use crate::layers::aftermath::Aftermath;
 use crate::layers::chain::Chain;
 use crate::layers::copy_merged::taken_by_copy;
+use crate::layers::deferred::Deferred;
 use crate::layers::stack::{Found, Layers};
 use crate::layers::stage::{Stage, StagedFile};
 use crate::layers::tree::{Admit, Child, Met, Opened, Tree, WalkOptions, Walked, targets};
@@ -166,23 +166,23 @@ impl Tree for Union {
         Ok(walked.entries)
     }
 
-    fn put_if(&self, path: &RelPath, file: StagedFile, admit: &mut Admit<'_>) -> Result<Aftermath> {
+    fn put_if(&self, path: &RelPath, file: StagedFile, admit: &mut Admit<'_>) -> Result<Deferred> {
         self.put_file(path, file, admit)
     }
 
-    fn put_link(&self, path: &RelPath, target: &OsStr) -> Result<Aftermath> {
+    fn put_link(&self, path: &RelPath, target: &OsStr) -> Result<Deferred> {
         self.put_symlink(path, target)
     }
 
-    fn make_chain(&self, path: &RelPath, chain: Chain<'_>) -> Result<Aftermath> {
+    fn make_chain(&self, path: &RelPath, chain: Chain<'_>) -> Result<Deferred> {
         self.make_directory(path, chain)
     }
 
-    fn set_mode(&self, path: &RelPath, mode: u32) -> Result<Aftermath> {
+    fn set_mode(&self, path: &RelPath, mode: u32) -> Result<Deferred> {
         self.change_mode(path, mode)
     }
 
-    fn rename(&self, from: &RelPath, to: &RelPath) -> Result<Aftermath> {
+    fn rename(&self, from: &RelPath, to: &RelPath) -> Result<Deferred> {
         self.rename_entry(from, to)
     }
 
@@ -194,11 +194,11 @@ impl Tree for Union {
         Ok(taken_by_copy(&self.open_layers(from)?, None, entries)?.all)
     }
 
-    fn copy_dir(&self, from: &RelPath, to: &RelPath) -> Result<Aftermath> {
+    fn copy_dir(&self, from: &RelPath, to: &RelPath) -> Result<Deferred> {
         self.copy_directory(from, to)
     }
 
-    fn remove(&self, path: &RelPath) -> Result<Aftermath> {
+    fn remove(&self, path: &RelPath) -> Result<Deferred> {
         self.remove_entry(path)
     }
 }

@@ -9,8 +9,8 @@ use super::Union;
 use super::change::{Target, join};
 use crate::dir::DEPTH_MAX;
 use crate::error::{Error, Result};
-use crate::layers::aftermath::Aftermath;
 use crate::layers::copy_merged::{copy_tree, taken_by_copy};
+use crate::layers::deferred::Deferred;
 use crate::layers::destination::Destination;
 use crate::layers::journal::Transaction;
 use crate::layers::stack::{Found, Layers};
@@ -21,7 +21,7 @@ use crate::stat::Use;
 use crate::stat::{Kind, Layer};
 
 impl Union {
-    pub(super) fn rename_entry(&self, from: &RelPath, to: &RelPath) -> Result<Aftermath> {
+    pub(super) fn rename_entry(&self, from: &RelPath, to: &RelPath) -> Result<Deferred> {
         if to.starts_with(from) {
             return Err(Error::IntoItself { from: from.to_string(), to: to.to_string() });
         }
@@ -99,11 +99,11 @@ impl Union {
     }
 
     /// Renames what lies in the upper layer alone; one step.
-    fn rename_upper(&self, from: &RelPath, to: &RelPath, is_dir: bool) -> Result<Aftermath> {
+    fn rename_upper(&self, from: &RelPath, to: &RelPath, is_dir: bool) -> Result<Deferred> {
         let target = self.destination(to, is_dir)?;
         let source = self.target(from, LastLink::Keep)?;
         check_outside(&source, &target, from, to)?;
-        let mut aftermath = Aftermath::default();
+        let mut deferred = Deferred::default();
         if is_dir {
             if target.in_lower {
                 source.upper.open_dir_entry(&source.name)?.set_attribute(OPAQUE, b"y")?;
@@ -115,20 +115,20 @@ impl Union {
                 if !source.in_lower {
                     source.upper.remove_file(&source.name)?;
                 }
-                aftermath.sync.extend([source.upper, target.upper]);
-                return Ok(aftermath);
+                deferred.sync.extend([source.upper, target.upper]);
+                return Ok(deferred);
             }
         }
         self.stage.put_in(&source.upper, &source.name, &target.upper, || match source.in_lower {
             true => source.upper.rename_leaving_whiteout(&source.name, &target.upper, &target.name),
             false => source.upper.rename(&source.name, &target.upper, &target.name),
         })?;
-        aftermath.sync.extend([source.upper, target.upper]);
-        Ok(aftermath)
+        deferred.sync.extend([source.upper, target.upper]);
+        Ok(deferred)
     }
 
     /// Moves a directory that the lower layer has a part in: a whole copy at the new name, a whiteout at the old.
-    fn rename_merged_dir(&self, from: &RelPath, to: &RelPath) -> Result<Aftermath> {
+    fn rename_merged_dir(&self, from: &RelPath, to: &RelPath) -> Result<Deferred> {
         let target = self.destination(to, true)?;
         let source = self.target(from, LastLink::Keep)?;
         check_outside(&source, &target, from, to)?;
@@ -156,7 +156,7 @@ impl Union {
         }
         committed.apply(&self.root, 1)?;
         let trash = committed.finish();
-        Ok(Aftermath { sync: vec![source.upper, target.upper], trash, ..Aftermath::default() })
+        Ok(Deferred { sync: vec![source.upper, target.upper], trash, ..Deferred::default() })
     }
 }
 

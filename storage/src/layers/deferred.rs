@@ -1,23 +1,23 @@
-//! [`Aftermath`]: what is left to do for a change once it is visible.
+//! [`Deferred`]: the work of a change that waits until the locks are released.
 
 use crate::dir::Dir;
 use crate::error::Result;
 use crate::layers::trash::Trash;
 use crate::layers::view::ViewLease;
 
-/// The work left when a change is visible: after the locks are released.
+/// The work of a visible change that waits until the locks are released.
 #[must_use]
 #[derive(Default)]
-pub struct Aftermath {
+pub struct Deferred {
     /// Directories to synchronise before the change is acknowledged.
     pub(crate) sync: Vec<Dir>,
     /// The replaced entries that are to be removed.
     pub(crate) trash: Vec<Trash>,
-    /// The leases of the mounts that [`Aftermath::sync`] lies in.
+    /// The leases of the mounts that [`Deferred::sync`] lies in.
     pub(crate) seats: Vec<ViewLease>,
 }
 
-impl Aftermath {
+impl Deferred {
     pub(crate) fn sync(dir: Dir) -> Self {
         Self { sync: vec![dir], ..Self::default() }
     }
