@@ -40,7 +40,7 @@ pub(super) const HELD: &[Spending] = &[
     Spending { name: "undecided runs", at_once: 1, prepare: small, spend: undecided, is_spent: refused },
     Spending { name: "memory", at_once: 4, prepare: small, spend: memory, is_spent: refused },
     Spending { name: "processor time", at_once: 2, prepare: small, spend: processor, is_spent: refused },
-    Spending { name: "connections to ports", at_once: 30, prepare: server, spend: ports, is_spent: refused },
+    Spending { name: "connections to ports", at_once: 16, prepare: server, spend: ports, is_spent: refused },
     Spending { name: "calls", at_once: 6, prepare: small, spend: calls, is_spent: refused },
     Spending { name: "machines", at_once: 1, prepare: small, spend: machines, is_spent: refused },
     Spending { name: "network namespaces", at_once: 2, prepare: small, spend: networks, is_spent: refused },

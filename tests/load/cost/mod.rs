@@ -67,7 +67,7 @@ in_flight_bytes = 33554432
 light_per_user = 4
 scans_per_user = 2
 long_per_user = 2
-queue_ms = 10
+queue_ms = 2
 bodies_bytes_per_user = 33554432
 [limits.connections]
 connections = 400

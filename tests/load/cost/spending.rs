@@ -36,8 +36,8 @@ pub(super) fn refused(arena: &Arena) -> bool {
 }
 
 pub(super) const ALL: &[Spending] = &[
-    Spending { name: "requests", at_once: 40, prepare: small, spend: requests, is_spent: refused },
-    Spending { name: "large texts", at_once: 12, prepare: large, spend: texts, is_spent: refused },
+    Spending { name: "requests", at_once: 16, prepare: small, spend: requests, is_spent: refused },
+    Spending { name: "large texts", at_once: 6, prepare: large, spend: texts, is_spent: refused },
     Spending { name: "searches", at_once: 6, prepare: large, spend: searches, is_spent: refused },
     Spending { name: "downloads", at_once: 6, prepare: large_skill, spend: downloads, is_spent: refused },
     Spending { name: "bodies", at_once: 6, prepare: small, spend: bodies, is_spent: refused },

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::unix::fs::FileExt;
 
 use grep_matcher::LineTerminator;
 use grep_regex::RegexMatcher;
@@ -77,6 +78,7 @@ impl<'a> LineSearch<'a> {
                     let reader = Until { from: text.as_bytes(), patience: self.patience };
                     self.plain.search_reader(&self.matcher, reader, &mut lines)
                 }
+                (None, false) if begins_too_long(head, file)? => return Ok(Outcome::TooLong),
                 (None, _) => {
                     let from = without_mark(head).chain(file);
                     self.plain.search_reader(
@@ -143,6 +145,26 @@ fn fill(file: &mut File, buffer: &mut Vec<u8>, size: usize) -> io::Result<bool> 
             buffer.resize(buffer.len().saturating_mul(2).min(HEAD_BYTES), 0);
         }
     }
+}
+
+/// Whether the first line of a file that begins with `head` is longer than a search takes. Such a file is one line, most often,
+/// and the searcher would make room for as much of it as it takes.
+fn begins_too_long(head: &[u8], file: &File) -> io::Result<bool> {
+    let has_end = |bytes: &[u8]| memchr::memchr2(b'\n', 0, bytes).is_some();
+    if has_end(head) {
+        return Ok(false);
+    }
+    let (mut piece, mut looked) = (vec![0; STRIDE_BYTES], head.len());
+    while looked <= LINE_BYTES_MAX {
+        match file.read_at(&mut piece, u64::try_from(looked).unwrap_or(u64::MAX)) {
+            Ok(0) => return Ok(false),
+            Ok(read) if has_end(piece.get(..read).unwrap_or_default()) => return Ok(false),
+            Ok(read) => looked += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(true)
 }
 
 /// The text of a file in GBK or GB 18030, of which `head` is the whole or the beginning.
