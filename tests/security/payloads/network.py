@@ -352,7 +352,7 @@ def reaching_the_host_through_the_proxy(evil, *ports):
 
 def using_the_proxy_without_a_token(evil):
     """A connection without a token may not count as any user's run."""
-    reaching_the_host_through_the_proxy(False) if not evil else None
+    reaching_the_host_through_the_proxy(False, 80) if not evil else None
     for header in ("X: y", "Proxy-Authorization: Basic Og==", "Proxy-Authorization: Basic YWRtaW46",
                    "Proxy-Authorization: Bearer x", "Authorization: TOKEN") if evil else ():
         answer = through_the_proxy(f"CONNECT example.com:443 HTTP/1.1\r\nHost: example.com\r\n{header}\r\n\r\n")
