@@ -206,10 +206,10 @@ pub(super) async fn success(
     }
     Err(match serde_json::from_slice::<Failure>(&bytes) {
         Ok(failure) => {
-            let message = match failure.data.char_indices().nth(MESSAGE_CHARACTERS_MAX) {
-                Some((end, _)) => format!("{}...", &failure.data[..end]),
-                None => failure.data,
-            };
+            let mut message = failure.data;
+            if message.chars().count() > MESSAGE_CHARACTERS_MAX {
+                message = message.chars().take(MESSAGE_CHARACTERS_MAX - 3).chain("...".chars()).collect();
+            }
             Error::new(Code::parse(&failure.code).map_or(ErrorKind::Internal, Code::kind), operation, message)
         }
         Err(error) => {
