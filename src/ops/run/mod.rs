@@ -62,9 +62,7 @@ impl Service {
         let all = [&self.permits, &self.background, &self.terminals, &self.backends.permits];
         (all.iter().map(|permits| permits.taken()).sum(), all.iter().map(|permits| permits.waiting()).sum())
     }
-}
 
-impl Service {
     /// Runs a command and waits for its end.
     ///
     /// The run goes on when the caller goes away, because what it does to the tree must be taken in.

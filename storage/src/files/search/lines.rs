@@ -271,6 +271,19 @@ mod tests {
     }
 
     #[test]
+    fn a_first_line_that_is_longer_than_the_head_is_searched_while_it_is_no_longer_than_may_be() {
+        let first = vec![b'x'; HEAD_BYTES + 3 * STRIDE_BYTES / 2];
+        let text = [first.as_slice(), b"y\nneedle\n"].concat();
+        assert_eq!(lines(&text, "needle"), [(2, 1, "needle".to_owned())]);
+        assert_eq!(lines(&text, "y$").len(), 1);
+        assert_eq!(search(&[&first[..], b"\0\n"].concat(), "x", 0, 9).1, Outcome::Binary);
+        // Its end is the end of the file.
+        assert_eq!(lines(&first, "x$").len(), 1);
+        let longest = vec![b'x'; LINE_BYTES_MAX + 1];
+        assert_eq!(search(&[&longest[..], b"\nneedle\n"].concat(), "needle", 0, 9).1, Outcome::TooLong);
+    }
+
+    #[test]
     fn each_match_has_its_whole_context() {
         let (found, _) = search(b"a\nb\nx1\nc\nx2\nd\ne\nf\ng\nh\nx3", "x", 2, 9);
         let shown: Vec<_> = found.iter().map(|f| (f.line, f.before.join(""), f.after.join(""))).collect();
