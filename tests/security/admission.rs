@@ -21,6 +21,8 @@ use crate::scene::{Scene, workspace_of};
 const MIB: usize = 1024 * 1024;
 /// The files of a download together, unpacked: the default.
 const DOWNLOAD_BYTES: u64 = 512 * MIB as u64;
+/// One of them at most.
+const PACKED_FILE_BYTES: u64 = 32 * MIB as u64;
 /// The time that a second user's requests may take beyond ten times their time alone.
 const GRACE: Duration = Duration::from_secs(2);
 /// How often the second user asks during an attack.
@@ -137,7 +139,7 @@ fn abandoning(scene: &Scene<'_>) -> Finding {
     stream.write_all(asked.as_bytes()).unwrap();
     let reply = client.read_reply(&mut stream, "GET download", asked.as_bytes());
     assert_eq!(reply.map(|reply| reply.status), Some(200), "the control: asked by hand");
-    let bytes = scene.stage.limit("file_bytes");
+    let bytes = scene.stage.limit("file_bytes").min(PACKED_FILE_BYTES);
     // All that a download may pack.
     let count = DOWNLOAD_BYTES / bytes - 1;
     let line = format!("for i in $(seq {count}); do truncate -s {bytes} sparse$i; done; ls | grep -c sparse");
