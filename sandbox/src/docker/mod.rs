@@ -167,11 +167,17 @@ impl DockerSandbox {
     }
 }
 
+/// In the message of an engine whose container ended between the making of a process and its start: Docker 20.10 answers that
+/// with 500, later ones with 409.
+const NOT_RUNNING: &str = " is not running";
+
 /// Names a failure of the engine.
 fn failed(operation: &'static str) -> impl Fn(Engine) -> Error {
     move |error| {
         let (kind, message) = match &error {
-            Engine::DockerResponseServerError { status_code: 404 | 409, .. } => {
+            Engine::DockerResponseServerError { status_code, message }
+                if matches!(status_code, 404 | 409) || message.contains(NOT_RUNNING) =>
+            {
                 (ErrorKind::Disconnected, "the container or its image is not there, or does not run")
             }
             Engine::RequestTimeoutError => (ErrorKind::Timeout, "the Docker engine did not answer in time"),
@@ -411,4 +417,21 @@ fn finished((code, told): (i64, Vec<u8>), mode: &WriteMode, path: &SandboxPath) 
         (kind, _) => kind,
     };
     Err(Error::about(kind, "write_file", path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_container_that_ended_meanwhile_is_told_from_a_failure() {
+        let kind = |status_code, message: &str| {
+            failed("exec")(Engine::DockerResponseServerError { status_code, message: message.to_owned() })
+                .kind()
+        };
+        let ended = "Container 1f2e is not running: Exited (137) Less than a second ago";
+        assert_eq!(kind(500, ended), ErrorKind::Disconnected);
+        assert_eq!(kind(409, ended), ErrorKind::Disconnected);
+        assert_eq!(kind(500, "no space left on device"), ErrorKind::Internal);
+    }
 }

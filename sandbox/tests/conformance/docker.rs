@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use sandbox::conformance::{Ability, Subject};
-use sandbox::{AgentId, DockerOptions, DockerSandbox, ExecSpec, Sandbox, SandboxExt, UserId};
+use sandbox::{AgentId, DockerOptions, DockerSandbox, ErrorKind, ExecSpec, Sandbox, SandboxExt, UserId};
 
 pub(crate) struct Engine {
     options: DockerOptions,
@@ -142,14 +142,18 @@ impl Engine {
         other.abort();
         let count = "set -- /proc/[0-9]*; echo $#";
         let ended = std::time::Instant::now();
-        // While the container is full of what is being killed, a command may not start, and says nothing.
-        while run(count, 60)
-            .await
-            .stdout_text()
-            .trim()
-            .parse::<u32>()
-            .map_or(true, |processes| processes > 12)
-        {
+        loop {
+            match sandbox.exec(&alice, ExecSpec::shell(count)).await {
+                // While the container is full of what is being killed, a command may not start, and says nothing.
+                Ok(result)
+                    if result.stdout_text().trim().parse().is_ok_and(|processes: u32| processes <= 12) =>
+                {
+                    break;
+                }
+                Ok(_) => {}
+                // It was ended as a whole, because nothing could be started in it.
+                Err(error) => assert_eq!(error.kind(), ErrorKind::Disconnected, "{error}"),
+            }
             assert!(ended.elapsed() < Duration::from_secs(120), "the processes of the run do not end");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
