@@ -73,7 +73,7 @@ fn threads_in(stat: &str) -> u64 {
 }
 
 /// A field after the program's name, which is the second.
-fn field(stat: &str, number: usize) -> Option<&str> {
+pub(crate) fn field(stat: &str, number: usize) -> Option<&str> {
     stat.rsplit_once(')')?.1.split_whitespace().nth(number.checked_sub(3)?)
 }
 

@@ -137,6 +137,40 @@ attempt(slices)";
     assert_eq!(result.stdout, "10 True\nrefused\nrefused\nrefused\n", "{}", result.stderr);
 }
 
+/// Processes, threads and what they make later; one that waits keeps what it has.
+#[tokio::test]
+async fn a_run_that_has_worked_for_long_gives_way_to_all_others() {
+    let sandbox = sandbox!();
+    let script = "import os, signal, threading, time
+def spin():
+    while True: pass
+children = []
+for _ in range(4):
+    child = os.fork()
+    if child == 0: spin()
+    children.append(child)
+for child in children[:2]:
+    if os.fork() == 0: os.setsid(); spin()
+thread = threading.Thread(target=spin, daemon=True)
+thread.start()
+begun = time.monotonic()
+is_lowered = lambda: all(os.sched_getscheduler(each) == os.SCHED_IDLE for each in children + [0, thread.native_id])
+while not is_lowered() and time.monotonic() - begun < 20: time.sleep(0.01)
+print(is_lowered())
+read, write = os.pipe()
+if os.fork() == 0:
+    os.write(write, str(os.sched_getscheduler(0) == os.SCHED_IDLE).encode())
+    os._exit(0)
+print(os.read(read, 9).decode(), flush=True)
+for child in children: os.kill(child, signal.SIGKILL)
+os._exit(0)";
+    let result = sandbox.run("python3", &["-c", script]).await;
+    assert_eq!(result.stdout, "True\nTrue\n", "{}", result.stderr);
+    let idle = "import os, time; time.sleep(0.5); print(os.sched_getscheduler(0) == os.SCHED_BATCH, os.getpriority(0, 0))";
+    let result = sandbox.run("python3", &["-c", idle]).await;
+    assert_eq!(result.stdout, "True 10\n", "{}", result.stderr);
+}
+
 #[tokio::test]
 async fn arguments_of_128_kib_arrive_and_more_is_refused() {
     let sandbox = sandbox!();

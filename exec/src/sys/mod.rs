@@ -33,7 +33,7 @@ pub(crate) use quota::{
     FileAttributes, QuotaBlock, file_attributes, project_quota, set_file_attributes, set_project_quota,
 };
 pub use scheduling::take_short_slices;
-pub(crate) use scheduling::{Sharing, share_processors};
+pub(crate) use scheduling::{Sharing, leave_processors_to_others, share_processors};
 pub(crate) use shared::Shared;
 pub(crate) use wait::{Dead, find_dead};
 

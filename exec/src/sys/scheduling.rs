@@ -50,6 +50,22 @@ pub(crate) fn share_processors(sharing: Sharing, niceness: i32, slice: Duration)
         .map(drop)
 }
 
+/// Lets the thread `thread`, and each that it makes from now on, have a processor when no other thread wants it (`SCHED_IDLE`,
+/// sched(7)). It cannot take that back.
+///
+/// A system call and not the function of the C library, which musl has without its work.
+///
+/// # Errors
+/// As `sched_setscheduler(2)`: `EPERM` for a thread of another user, `ESRCH` for one that has ended.
+pub(crate) fn leave_processors_to_others(thread: i32) -> io::Result<()> {
+    let priority = libc::c_int::default();
+    // SAFETY: `struct sched_param` is this one number, which the kernel reads; it keeps no pointer to it.
+    super::check(unsafe {
+        libc::syscall(libc::SYS_sched_setscheduler, thread, libc::SCHED_IDLE, std::ptr::from_ref(&priority))
+    })
+    .map(drop)
+}
+
 /// The slice of the service's threads: the shortest that the kernel gives.
 const SHORT: Duration = Duration::from_micros(100);
 

@@ -57,6 +57,17 @@ pub(crate) fn load_for_networks() -> io::Result<()> {
     sys::load_seccomp(&compile::program(&policy))
 }
 
+/// Loads the filter of the memory monitor: the first stage of runs, but for `sched_setscheduler(2)`, and without files in memory.
+///
+/// # Errors
+/// As [`load_opening`].
+pub(crate) fn load_for_monitor(surroundings: Surroundings) -> io::Result<()> {
+    let mut policy = policy::opening(surroundings);
+    policy::allow_scheduling(&mut policy);
+    policy::refuse_memory_files(&mut policy);
+    sys::load_seccomp(&compile::program(&policy))
+}
+
 /// The closing stage of runs with `sockets`, ready to load; the first stage may refuse files in memory where this does not.
 pub(crate) fn closing(
     sockets: Sockets,

@@ -131,6 +131,12 @@ pub(crate) fn allow_unshare(policy: &mut Policy) {
     policy.rules.retain(|rule| Ok(rule.number) != number);
 }
 
+/// Allows `sched_setscheduler(2)` for every thread.
+pub(crate) fn allow_scheduling(policy: &mut Policy) {
+    let number = u32::try_from(libc::SYS_sched_setscheduler);
+    policy.rules.retain(|rule| Ok(rule.number) != number);
+}
+
 /// The closing stage: what the set-up of a run itself still calls, and what differs between runs.
 pub(crate) fn closing(sockets: Sockets, surroundings: Surroundings, shared: SharedUid) -> Policy {
     let mut pairs = vec![vec![is_not(0, AF_UNIX)]];

@@ -4,7 +4,8 @@
 //! | --- | --- |
 //! | [`monitor`] | the process that watches runs which live for a while |
 //! | [`monitored_run`] | one such run |
-//! | [`processes`] | which processes a run has, and how much memory |
+//! | [`processes`] | which processes a run has, how much memory, and how long they have worked |
+//! | [`priority`] | that a run which has worked for long gives way to others |
 //!
 //! In order of preference:
 //!
@@ -13,10 +14,11 @@
 //! 3. looking at all processes every [`ROUND`].
 //!
 //! A run that ends before costs nothing but in the first case, where the kernel holds the limit from the first
-//! instruction on.
+//! instruction on. There the monitor looks at how long the run has worked, and not at its memory.
 
 mod monitor;
 mod monitored_run;
+mod priority;
 mod processes;
 
 use std::collections::VecDeque;
@@ -143,10 +145,7 @@ impl Memory {
 
     /// After how long the memory monitor must be told of a run; `None` when it need not know.
     pub(super) fn patience(&self) -> Option<Duration> {
-        match self.means.bound {
-            MemoryBound::CgroupV2 | MemoryBound::EachProcess => None,
-            MemoryBound::CgroupV2Later | MemoryBound::CgroupV1 | MemoryBound::Sampled => Some(ROUND),
-        }
+        self.means.proc.is_ok().then_some(ROUND)
     }
 
     /// Tells the memory monitor of a run that has lived for a while.
@@ -166,8 +165,8 @@ impl Memory {
 
     /// Cleans up after a run; `watched` when the memory monitor was told of it.
     pub(super) fn ended(&mut self, run: u64, watched: bool) {
-        let is_clean = self.means.bearing().map_or(!watched, |groups| groups.remove(run));
-        if !is_clean {
+        let is_clean = self.means.bearing().is_none_or(|groups| groups.remove(run));
+        if watched || !is_clean {
             self.owed.push_back(Word::Forget { run });
             self.settle();
         }
@@ -217,5 +216,5 @@ fn confine(surroundings: Surroundings, groups: bool) {
     }
     // As the launcher does; where the kernel has no filters, the launcher's greeting says so.
     let _ = rustix::thread::set_no_new_privs(true);
-    let _ = seccomp::load_opening(surroundings, false, 0);
+    let _ = seccomp::load_for_monitor(surroundings);
 }

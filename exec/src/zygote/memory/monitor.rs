@@ -15,6 +15,7 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
 use super::monitored_run::MonitoredRun;
+use super::priority::Use;
 use super::processes::Family;
 use super::{Means, ROUND};
 use crate::sys;
@@ -121,12 +122,21 @@ impl MemoryMonitor {
             guardian: (!has_own_processes).then_some(self.launcher),
             runaways: identity.filter(|_| has_runaways && !has_own_processes),
         };
+        let Ok(proc) = &self.means.proc else { return };
         // Without a group the run is watched all the same.
         let group = self.means.moving().and_then(|groups| groups.make(run, whole).ok());
-        let mut monitored =
-            MonitoredRun { run, family, identity, whole, group, joined: Default::default(), quiet: 0 };
+        let mut monitored = MonitoredRun {
+            run,
+            family,
+            identity,
+            whole: Some(whole).filter(|_| self.means.bearing().is_none()),
+            processors: Use::begin(proc, first, has_own_processes),
+            group,
+            joined: Default::default(),
+            quiet: 0,
+        };
         // At once, because the next round may be far.
-        if self.means.proc.as_ref().is_ok_and(|proc| monitored.exceeds(proc)) {
+        if monitored.exceeds(proc) {
             self.tell(run);
         }
         self.runs.push(monitored);

@@ -1,15 +1,18 @@
-//! One run that is watched: whether it is in its group by now, and whether it has more memory than it may.
+//! One run that is watched: whether it is in its group by now, whether it has more memory than it may, and whether it has to
+//! give way to others.
 
 use std::collections::HashSet;
 use std::io;
 
 use super::super::cgroup::Group;
+use super::priority::Use;
 use super::processes::{Family, Proc};
 use crate::wire::Whole;
 
 /// How often a round looks for processes that were forked meanwhile.
 const PASSES: usize = 16;
-/// After how many rounds without a new process a run in a group is looked at more seldom, and how seldom.
+/// After how many rounds a run whose memory the kernel bounds is looked at more seldom, and how seldom: rounds without a new process
+/// where processes have to be moved to the group.
 const QUIET_ROUNDS: u32 = 3;
 const SELDOM: u32 = 10;
 
@@ -19,7 +22,10 @@ pub(super) struct MonitoredRun {
     pub(super) run: u64,
     pub(super) family: Family,
     pub(super) identity: Option<u32>,
-    pub(super) whole: Whole,
+    /// The limits, where they are to be watched: not where the kernel keeps them from the first instruction on.
+    pub(super) whole: Option<Whole>,
+    /// What is known of its use of the processors.
+    pub(super) processors: Use,
     /// The group it is being moved to, where there are any.
     pub(super) group: Option<Group>,
     /// Those that were moved.
@@ -31,13 +37,18 @@ pub(super) struct MonitoredRun {
 impl MonitoredRun {
     /// One round: moves what is not in the group yet, and tells whether the run has more memory than it may.
     pub(super) fn exceeds(&mut self, proc: &Proc) -> bool {
-        if self.group.is_some() && self.quiet > QUIET_ROUNDS && !self.quiet.is_multiple_of(SELDOM) {
+        let is_kept_by_kernel = self.group.is_some() || self.whole.is_none();
+        if is_kept_by_kernel && self.quiet > QUIET_ROUNDS && !self.quiet.is_multiple_of(SELDOM) {
             self.quiet = self.quiet.wrapping_add(1);
             return false;
         }
         let members = self.gather(proc);
+        self.processors.lower(proc, &members, self.identity, || proc.members(&self.family));
+        let Some(Whole { memory_bytes: most, .. }) = self.whole else {
+            self.quiet = self.quiet.wrapping_add(1);
+            return false;
+        };
         // Memory that was taken before the move is not counted in the group; and there may be no group.
-        let most = self.whole.memory_bytes;
         proc.resident(&members) > most && proc.proportional(&members, self.identity) > most
     }
 
