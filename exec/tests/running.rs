@@ -137,38 +137,39 @@ attempt(slices)";
     assert_eq!(result.stdout, "10 True\nrefused\nrefused\nrefused\n", "{}", result.stderr);
 }
 
-/// Processes, threads and what they make later; one that waits keeps what it has.
+/// Processes, threads and what they make later. One with few busy threads keeps what it has.
 #[tokio::test]
-async fn a_run_that_has_worked_for_long_gives_way_to_all_others() {
+async fn a_run_that_wants_many_processors_gives_way_to_all_others() {
     let sandbox = sandbox!();
-    let script = "import os, signal, threading, time
+    let script = "import os, signal, sys, threading, time
 def spin():
     while True: pass
 children = []
-for _ in range(4):
+for number in range(int(sys.argv[1])):
     child = os.fork()
-    if child == 0: spin()
+    if child == 0:
+        if number % 2: os.setsid()
+        spin()
     children.append(child)
-for child in children[:2]:
-    if os.fork() == 0: os.setsid(); spin()
-thread = threading.Thread(target=spin, daemon=True)
+thread = threading.Thread(target=time.sleep, args=(60,), daemon=True)
 thread.start()
+policies = lambda: {os.sched_getscheduler(each) for each in children + [0, thread.native_id]}
 begun = time.monotonic()
-is_lowered = lambda: all(os.sched_getscheduler(each) == os.SCHED_IDLE for each in children + [0, thread.native_id])
-while not is_lowered() and time.monotonic() - begun < 20: time.sleep(0.01)
-print(is_lowered())
+while policies() != {os.SCHED_IDLE} and time.monotonic() - begun < float(sys.argv[2]): time.sleep(0.01)
 read, write = os.pipe()
-if os.fork() == 0:
-    os.write(write, str(os.sched_getscheduler(0) == os.SCHED_IDLE).encode())
+child = os.fork()
+if child == 0:
+    os.write(write, f'{policies()} {os.sched_getscheduler(0)}'.encode())
     os._exit(0)
-print(os.read(read, 9).decode(), flush=True)
+print(os.read(read, 99).decode(), flush=True)
 for child in children: os.kill(child, signal.SIGKILL)
 os._exit(0)";
-    let result = sandbox.run("python3", &["-c", script]).await;
-    assert_eq!(result.stdout, "True\nTrue\n", "{}", result.stderr);
-    let idle = "import os, time; time.sleep(0.5); print(os.sched_getscheduler(0) == os.SCHED_BATCH, os.getpriority(0, 0))";
-    let result = sandbox.run("python3", &["-c", idle]).await;
-    assert_eq!(result.stdout, "True 10\n", "{}", result.stderr);
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let many = (2 * processors + 2).to_string();
+    let result = sandbox.run("python3", &["-c", script, &many, "30"]).await;
+    assert_eq!((result.stdout.as_str(), result.stderr.as_str()), ("{5} 5\n", ""));
+    let result = sandbox.run("python3", &["-c", script, "1", "0.5"]).await;
+    assert_eq!((result.stdout.as_str(), result.stderr.as_str()), ("{3} 3\n", ""));
 }
 
 #[tokio::test]

@@ -13,3 +13,4 @@ pub(crate) mod ports;
 pub mod projects;
 pub(crate) mod residents;
 pub(crate) mod run;
+pub(crate) mod workloads;

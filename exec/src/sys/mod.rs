@@ -33,9 +33,11 @@ pub(crate) use quota::{
     FileAttributes, QuotaBlock, file_attributes, project_quota, set_file_attributes, set_project_quota,
 };
 pub use scheduling::take_short_slices;
-pub(crate) use scheduling::{Sharing, leave_processors_to_others, share_processors};
+pub(crate) use scheduling::{
+    Sharing, leave_processors_behind_filter, leave_processors_to_others, share_processors,
+};
 pub(crate) use shared::Shared;
-pub(crate) use wait::{Dead, find_dead};
+pub(crate) use wait::{Dead, find_dead, work_of_children};
 
 /// Makes a second process like this one; `None` in the new process.
 ///

@@ -25,18 +25,28 @@ pub(crate) enum Sharing {
     Ordinary,
     /// The same, but a thread that wakes up takes no processor from one that is at work.
     Batch,
+    /// When no other thread wants the processor. A thread cannot take that back.
+    Idle,
 }
 
-/// Sets how this thread, and each that it makes from now on, shares the processors. A slice of zero is the kernel's own.
+/// Sets how the thread `thread` (0: this one), and each that it makes from now on, shares the processors. A slice of zero is the
+/// kernel's own.
 ///
 /// # Errors
-/// As `sched_setattr(2)`: `EPERM` for a smaller niceness without the right to it, and where a container's filter refuses the call.
-pub(crate) fn share_processors(sharing: Sharing, niceness: i32, slice: Duration) -> io::Result<()> {
+/// As `sched_setattr(2)`: `EPERM` for a smaller niceness without the right to it, for a thread of another user, and where a container's
+/// filter refuses the call; `ESRCH` for a thread that has ended.
+pub(crate) fn share_processors(
+    thread: i32,
+    sharing: Sharing,
+    niceness: i32,
+    slice: Duration,
+) -> io::Result<()> {
     let attributes = Attributes {
         size: u32::try_from(size_of::<Attributes>()).unwrap_or(0),
         policy: match sharing {
             Sharing::Ordinary => libc::SCHED_OTHER.unsigned_abs(),
             Sharing::Batch => libc::SCHED_BATCH.unsigned_abs(),
+            Sharing::Idle => libc::SCHED_IDLE.unsigned_abs(),
         },
         flags: 0,
         niceness,
@@ -46,22 +56,37 @@ pub(crate) fn share_processors(sharing: Sharing, niceness: i32, slice: Duration)
         period_ns: 0,
     };
     // SAFETY: the kernel reads `size` bytes, those of `attributes`, and keeps no pointer to them.
-    super::check(unsafe { libc::syscall(libc::SYS_sched_setattr, 0, std::ptr::from_ref(&attributes), 0) })
-        .map(drop)
+    super::check(unsafe {
+        libc::syscall(libc::SYS_sched_setattr, thread, std::ptr::from_ref(&attributes), 0)
+    })
+    .map(drop)
 }
 
-/// Lets the thread `thread`, and each that it makes from now on, have a processor when no other thread wants it (`SCHED_IDLE`,
-/// sched(7)). It cannot take that back.
+/// The slice of threads that give way to all others. Many of them share what is left. One may wait for its turn while it holds
+/// something in the kernel, such as a place in the journal of a file system, for which others wait.
+const GIVING_WAY: Duration = Duration::from_micros(200);
+const GIVING_WAY_NICENESS: i32 = 19;
+
+/// Lets the thread `thread` (0: this one), and each that it makes from now on, have a processor when no other thread wants it.
+///
+/// # Errors
+/// As [`share_processors`].
+pub(crate) fn leave_processors_to_others(thread: i32) -> io::Result<()> {
+    share_processors(thread, Sharing::Idle, GIVING_WAY_NICENESS, GIVING_WAY)
+}
+
+/// The same for this thread behind its closing filter, with the kernel's own slices: the filter cannot read what `sched_setattr(2)`
+/// is to set.
 ///
 /// A system call and not the function of the C library, which musl has without its work.
 ///
 /// # Errors
-/// As `sched_setscheduler(2)`: `EPERM` for a thread of another user, `ESRCH` for one that has ended.
-pub(crate) fn leave_processors_to_others(thread: i32) -> io::Result<()> {
+/// As `sched_setscheduler(2)`.
+pub(crate) fn leave_processors_behind_filter() -> io::Result<()> {
     let priority = libc::c_int::default();
     // SAFETY: `struct sched_param` is this one number, which the kernel reads; it keeps no pointer to it.
     super::check(unsafe {
-        libc::syscall(libc::SYS_sched_setscheduler, thread, libc::SCHED_IDLE, std::ptr::from_ref(&priority))
+        libc::syscall(libc::SYS_sched_setscheduler, 0, libc::SCHED_IDLE, std::ptr::from_ref(&priority))
     })
     .map(drop)
 }
@@ -74,5 +99,5 @@ const SHORT: Duration = Duration::from_micros(100);
 /// and where the kernel refuses it, nothing changes.
 pub fn take_short_slices() {
     let Ok(niceness) = rustix::process::getpriority_process(None) else { return };
-    let _ = share_processors(Sharing::Ordinary, niceness, SHORT);
+    let _ = share_processors(0, Sharing::Ordinary, niceness, SHORT);
 }

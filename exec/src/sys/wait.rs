@@ -3,7 +3,10 @@
 
 use std::io;
 use std::mem::MaybeUninit;
+use std::time::Duration;
 
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeVal;
 use nix::unistd::Pid;
 
 /// A child that has ended.
@@ -14,6 +17,16 @@ pub(crate) struct Dead {
     pub(crate) code: Option<i32>,
     /// The signal, when one killed it.
     pub(crate) signal: Option<i32>,
+}
+
+/// For how long the children that this process has collected used a processor, and theirs (getrusage(2)).
+pub(crate) fn work_of_children() -> Duration {
+    let Ok(usage) = getrusage(UsageWho::RUSAGE_CHILDREN) else { return Duration::ZERO };
+    let duration = |time: TimeVal| {
+        let microseconds = time.tv_sec().saturating_mul(1_000_000).saturating_add(time.tv_usec());
+        Duration::from_micros(u64::try_from(microseconds).unwrap_or(0))
+    };
+    duration(usage.user_time()) + duration(usage.system_time())
 }
 
 /// Finds a child that has ended and leaves it as it is; `None` when there is none.

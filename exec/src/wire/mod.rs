@@ -16,6 +16,7 @@ mod packet;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -111,6 +112,10 @@ pub(crate) struct Request {
     pub(crate) has_terminal: bool,
     /// Whether the first process of a mounted run may stay for a [`Next`] one.
     pub(crate) may_stay: bool,
+    /// Whether its processes are to have a processor when no others want it.
+    pub(crate) gives_way: bool,
+    /// A number for its user: the runs of one have the same.
+    pub(crate) user: Option<u64>,
 }
 
 /// One more command for a first process that has stayed ([`Report::Ended`]), in all else as the [`Request`] before. It
@@ -123,6 +128,8 @@ pub(crate) struct Next {
     pub(crate) deadline_ms: u64,
     /// As of the request.
     pub(crate) is_live: bool,
+    /// As of the request.
+    pub(crate) gives_way: bool,
 }
 
 /// Where the tree of a run stands.
@@ -290,6 +297,8 @@ pub(crate) enum Report {
         signal: Option<i32>,
         /// Whether the first process stays, and takes a [`Next`] command.
         stays: bool,
+        /// For how long all processes of the run together used a processor.
+        worked: Duration,
     },
     /// A step failed and the program does not start.
     Failed {
@@ -306,6 +315,9 @@ pub(crate) enum Report {
         signal: Option<i32>,
         /// The limit that the run went beyond.
         limit: Option<Limit>,
+        /// For how long the process, and those of its descendants that were collected, used a processor; `None` of a first process,
+        /// whose descendants the kernel kills and does not count.
+        worked: Option<Duration>,
     },
 }
 

@@ -266,6 +266,8 @@ fn malformed() -> io::Error {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::limit::Limit;
     use crate::step::Step;
@@ -279,10 +281,15 @@ mod tests {
             Report::Handle,
             Report::Listener,
             Report::Unreachable { reach: Reach::Closed },
-            Report::Ended { code: least, signal: least, stays: true },
+            Report::Ended { code: least, signal: least, stays: true, worked: Duration::MAX },
             Report::Failed { step: Step::Execute, errno: i32::MIN },
-            Report::Exited { code: least, signal: least, limit: Some(Limit::Memory) },
-            Report::Exited { code: none, signal: none, limit: None },
+            Report::Exited {
+                code: least,
+                signal: least,
+                limit: Some(Limit::Memory),
+                worked: Some(Duration::MAX),
+            },
+            Report::Exited { code: none, signal: none, limit: None, worked: None },
         ] {
             let mut room = [0; MESSAGE_BYTES];
             let body = postcard::to_slice(&report, &mut room).unwrap();

@@ -21,13 +21,16 @@ const LOCKED_BYTES: u64 = 64 * 1024;
 /// Signals that may be queued for one uid.
 const PENDING_SIGNALS: u64 = 256;
 
-/// Lets the service go before the command, which has just got a session of its own, where both want a processor. Only a
+/// Lets the service, or everything else `to_all`, go before the command, which has just got a session of its own, where both want a processor. Only a
 /// courtesy to other users: a kernel that refuses it is as fair as it is by itself.
 ///
 /// Allocates nothing.
-pub(super) fn give_way() {
+pub(super) fn give_way(to_all: bool) {
     let _ = rustix::process::setpriority_process(None, NICENESS);
-    let _ = sys::share_processors(Sharing::Batch, NICENESS, Duration::ZERO);
+    let _ = sys::share_processors(0, Sharing::Batch, NICENESS, Duration::ZERO);
+    if to_all {
+        let _ = sys::leave_processors_to_others(0);
+    }
     if let Ok(session) = rustix::fs::open(SESSION, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()) {
         let _ = rustix::io::write(&session, SESSION_NICENESS);
     }

@@ -164,7 +164,7 @@ fn become_next(
     // half-way through a change to the memory that its parent goes on using.
     SigSet::all().thread_set_mask().map_err(at(Step::Session))?;
     nix::unistd::setsid().map_err(at(Step::Session))?;
-    give_way();
+    give_way(false);
     sys::close_on_exec_from(3).map_err(at(Step::CloseFiles))?;
     limit(&request.limits).map_err(at(Step::Limits))?;
     identify(request, run)?;
@@ -173,6 +173,9 @@ fn become_next(
         // The launcher, which hears of it too, ends all of it.
         sys::exit_now(0)
     };
+    if next.gives_way {
+        let _ = sys::leave_processors_behind_filter();
+    }
     busy.has_grown_by(next.command.bytes());
     busy.begin(next.deadline_ms);
     if next.is_live {
@@ -224,7 +227,7 @@ fn become_program(
     parent: Parent<'_>,
 ) -> Result<Infallible, Failure> {
     let group = nix::unistd::setsid().map_err(at(Step::Session))?;
-    give_way();
+    give_way(request.gives_way);
     if let Parent::Launcher(_) = parent {
         // From here and not from the launcher, so that nothing of the run exists that the service cannot name, even
         // if the launcher is killed at this moment.

@@ -347,6 +347,7 @@ impl Loop {
                     self.sweep(index);
                 }
             }
+            let before = sys::work_of_children();
             let _ = waitid(Id::Pid(pid), WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG);
             if self.networks == Some(pid) {
                 return Err(io::Error::other("the process that makes network namespaces ended"));
@@ -364,7 +365,10 @@ impl Loop {
                 if let (Some(users), Some(namespace)) = (&mut self.users, run.users.take()) {
                     users.take_back(namespace);
                 }
-                let _ = wire::send_message(run.socket.as_fd(), &run.exited(dead, limit));
+                let _ = wire::send_message(
+                    run.socket.as_fd(),
+                    &run.exited(dead, limit, sys::work_of_children().saturating_sub(before)),
+                );
                 self.memory.ended(run.charge.run, run.watched);
             }
         }

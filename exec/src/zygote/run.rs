@@ -61,6 +61,7 @@ impl Run {
         let identity = request.identity;
         let charge = Charge {
             run: number,
+            user: request.user,
             first: pid.as_raw(),
             has_own_processes,
             identity,
@@ -111,18 +112,23 @@ impl Run {
         }
     }
 
-    /// The report to the service when the process has ended; `found` is a limit for which the kernel ended it.
+    /// The report to the service when the process has ended, after having `worked`; `found` is a limit for which the kernel ended it.
     ///
     /// Where some processes of a run wait for memory that their group has not, one that could not wait was seen to end by
     /// `SIGSEGV`: the kernel could not give it a page in a place where it may not wait. It was ended for want of memory,
     /// and the report says so as it does otherwise.
-    pub(super) fn exited(&self, Dead { code, signal, .. }: Dead, found: Option<Limit>) -> Report {
+    pub(super) fn exited(
+        &self,
+        Dead { code, signal, .. }: Dead,
+        found: Option<Limit>,
+        worked: Duration,
+    ) -> Report {
         let limit = self.limit.or(found);
         let signal = match (limit, signal) {
             (Some(Limit::Memory), Some(libc::SIGSEGV | libc::SIGBUS)) => Some(libc::SIGKILL),
             (_, signal) => signal,
         };
-        Report::Exited { code, signal, limit }
+        Report::Exited { code, signal, limit, worked: Some(worked).filter(|_| !self.has_own_processes) }
     }
 }
 
@@ -145,6 +151,8 @@ mod tests {
             is_live: false,
             has_terminal: false,
             may_stay: true,
+            gives_way: false,
+            user: None,
         };
         let (socket, _) = crate::wire::packet_sockets().unwrap();
         let spawned = Spawned { number: 1, pid: nix::unistd::getpid(), busy: Some(busy), users: None };
@@ -157,7 +165,7 @@ mod tests {
         let run = run(0, busy);
         let ended = |signal, found| {
             let dead = Dead { pid: run.pid, code: None, signal: Some(signal) };
-            match run.exited(dead, found) {
+            match run.exited(dead, found, Duration::ZERO) {
                 Report::Exited { signal, .. } => signal,
                 other => panic!("{other:?}"),
             }

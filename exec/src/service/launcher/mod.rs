@@ -24,6 +24,7 @@ use crate::error::Error;
 use crate::service::networks::Networks;
 use crate::service::networks::loopbacks::Loopbacks;
 use crate::service::residents::{Resident, Residents, Surroundings};
+use crate::service::workloads::Workloads;
 use crate::supervisor::ProxyConnection;
 use crate::sys;
 use crate::walls::programs::Programs;
@@ -44,6 +45,8 @@ pub struct Launcher {
     known: Known,
     pub(crate) landlock: Result<u32, String>,
     pub(crate) census: Census,
+    /// The work of users' commands.
+    pub(crate) workloads: Arc<Workloads>,
     pub(crate) buffers: Buffers,
     /// `/dev/null`, the standard input of runs that get none.
     pub(crate) null: OwnedFd,
@@ -99,6 +102,7 @@ impl Launcher {
             loopbacks: Loopbacks::default(),
             landlock,
             census: Census::default(),
+            workloads: Arc::default(),
             buffers: Buffers::default(),
             null,
             service,

@@ -73,6 +73,10 @@ impl Launcher {
         let run_network = self.network_of(spec.network_of.as_ref(), spec.network).await?;
         let mut request = self.request(&spec, identity, &mut bounds)?;
         request.sockets = run_network.sockets(spec.network, self.unconnected().is_none());
+        let user = spec.network_of.as_ref().map(|owner| &owner.user);
+        let working = self.workloads.begin(user);
+        request.gives_way = working.gives_way();
+        request.user = user.map(|user| self.workloads.number_of(user));
         request.is_live = live.is_some();
         request.has_terminal = live.as_ref().is_some_and(|live| live.terminal.is_some());
         let surroundings = self.common(&spec, &request, &run_network, &bounds)?;
@@ -96,6 +100,7 @@ impl Launcher {
             spec,
             live,
             began,
+            working,
             has_own_uid,
             run_network,
             pipes,
@@ -194,6 +199,8 @@ impl Launcher {
             is_live: false,
             has_terminal: false,
             may_stay: false,
+            gives_way: false,
+            user: None,
         })
     }
 }

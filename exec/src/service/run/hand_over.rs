@@ -34,8 +34,8 @@ impl Launcher {
     ) -> Result<Result<HandedOver, Request>, Error> {
         let Resident { socket, through, mounts, .. } = resident;
         let directory = enter(mounts.tree(), &spec.directory)?;
-        let Request { command, deadline_ms, is_live, .. } = request;
-        let next = Next { command, deadline_ms, is_live };
+        let Request { command, deadline_ms, is_live, gives_way, .. } = request;
+        let next = Next { command, deadline_ms, is_live, gives_way };
         match wire::send_next(socket.as_fd(), &next, stdio.theirs(self.null.as_fd()), directory.as_fd()) {
             Ok(()) => Ok(Ok(HandedOver { reports: socket, through, mounts: Some(mounts), supervised: None })),
             Err(_) => Ok(Err(Request { command: next.command, ..request })),

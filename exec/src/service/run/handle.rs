@@ -18,6 +18,7 @@ use crate::service::run::result::ExecResult;
 use crate::service::run::spec::{RunSpec, deadline};
 use crate::service::run::stdio::ServicePipes;
 use crate::service::run::watch::Watch;
+use crate::service::workloads::Working;
 use crate::step::Step;
 use crate::supervisor::Supervised;
 
@@ -28,6 +29,8 @@ pub struct RunHandle {
     pub(crate) spec: RunSpec,
     pub(crate) live: Option<Live>,
     pub(crate) began: Instant,
+    /// Its part in the work of its user.
+    pub(crate) working: Working,
     pub(crate) has_own_uid: bool,
     /// Its network, which is kept until its end.
     pub(crate) run_network: RunNetwork,
@@ -57,6 +60,7 @@ impl RunHandle {
             mut spec,
             live,
             began,
+            working,
             has_own_uid,
             run_network,
             pipes,
@@ -86,6 +90,9 @@ impl RunHandle {
             return Err(Error::ProgramReplaced { program: spec.program });
         }
         let ending = watched?;
+        if let Some(worked) = watch.worked {
+            working.end(worked);
+        }
         let reach = watch.reach;
         if let (Some((surroundings, mounts)), Some(socket)) = (lasting, watch.into_resident()) {
             let namespace = run_network.namespace().cloned();

@@ -131,9 +131,9 @@ pub(crate) fn allow_unshare(policy: &mut Policy) {
     policy.rules.retain(|rule| Ok(rule.number) != number);
 }
 
-/// Allows `sched_setscheduler(2)` for every thread.
+/// Allows `sched_setattr(2)` for every thread.
 pub(crate) fn allow_scheduling(policy: &mut Policy) {
-    let number = u32::try_from(libc::SYS_sched_setscheduler);
+    let number = u32::try_from(libc::SYS_sched_setattr);
     policy.rules.retain(|rule| Ok(rule.number) != number);
 }
 
@@ -146,11 +146,10 @@ pub(crate) fn closing(sockets: Sockets, surroundings: Surroundings, shared: Shar
         pairs.push(vec![bits(1, SOCK_DGRAM)]);
     }
     let mut rules = vec![rule(libc::SYS_socketpair, Verdict::When(pairs, Action::Errno(EAFNOSUPPORT)))];
-    // A command stays batch work, in the kernel's own slices: see `zygote::ceilings`.
+    // A command stays batch work, in the kernel's own slices (see `zygote::ceilings`), or gives way to all others.
     let refused = Verdict::Always(Action::Errno(EPERM));
-    rules.extend(
-        [libc::SYS_sched_setscheduler, libc::SYS_sched_setattr].map(|number| rule(number, refused.clone())),
-    );
+    rules.push(rule(libc::SYS_sched_setattr, refused.clone()));
+    rules.push(rule(libc::SYS_sched_setscheduler, any_of([is_not(1, libc::SCHED_IDLE.unsigned_abs())])));
     match surroundings {
         // Pretended, so that daemons believe they left while the group that is killed still holds them.
         Surroundings::Host => {

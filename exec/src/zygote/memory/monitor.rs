@@ -15,9 +15,8 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
 use super::monitored_run::MonitoredRun;
-use super::priority::Use;
 use super::processes::Family;
-use super::{Means, ROUND};
+use super::{Means, ROUND, priority};
 use crate::sys;
 use crate::wire::{self, Whole};
 
@@ -46,6 +45,8 @@ pub(super) enum Word {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::zygote) struct Charge {
     pub(in crate::zygote) run: u64,
+    /// A number for the user; a run without one gives way for itself.
+    pub(in crate::zygote) user: Option<u64>,
     pub(in crate::zygote) first: i32,
     /// Whether the first process adopts the orphans of the run.
     pub(in crate::zygote) has_own_processes: bool,
@@ -65,6 +66,8 @@ struct MemoryMonitor {
     socket: OwnedFd,
     means: Means,
     launcher: i32,
+    /// Of this machine, as far as the launcher may use them.
+    processors: usize,
     runs: Vec<MonitoredRun>,
     /// Groups of ended runs in which something was left.
     remains: Vec<u64>,
@@ -72,7 +75,14 @@ struct MemoryMonitor {
 
 /// Lives as the memory monitor until the launcher closes its end, then cleans up. Does not return.
 pub(super) fn live(socket: OwnedFd, means: Means, launcher: i32) -> ! {
-    let mut monitor = MemoryMonitor { socket, means, launcher, runs: Vec::new(), remains: Vec::new() };
+    let mut monitor = MemoryMonitor {
+        socket,
+        means,
+        launcher,
+        processors: std::thread::available_parallelism().map_or(1, usize::from),
+        runs: Vec::new(),
+        remains: Vec::new(),
+    };
     // An error of the socket is treated as its end: no process is left to tell.
     let _ = monitor.serve();
     monitor.farewell();
@@ -116,7 +126,7 @@ impl MemoryMonitor {
     }
 
     fn watch(&mut self, charge: &Charge) {
-        let Charge { run, first, has_own_processes, identity, has_runaways, whole } = *charge;
+        let Charge { run, user, first, has_own_processes, identity, has_runaways, whole } = *charge;
         let family = Family {
             first,
             guardian: (!has_own_processes).then_some(self.launcher),
@@ -130,7 +140,9 @@ impl MemoryMonitor {
             family,
             identity,
             whole: Some(whole).filter(|_| self.means.bearing().is_none()),
-            processors: Use::begin(proc, first, has_own_processes),
+            user,
+            waiting: has_own_processes.then_some(first),
+            wanting: Default::default(),
             group,
             joined: Default::default(),
             quiet: 0,
@@ -140,6 +152,7 @@ impl MemoryMonitor {
             self.tell(run);
         }
         self.runs.push(monitored);
+        priority::lower(proc, &self.runs, self.processors);
     }
 
     fn forget(&mut self, run: u64) {
@@ -164,6 +177,9 @@ impl MemoryMonitor {
             }
         }
         exceeding.into_iter().for_each(|run| self.tell(run));
+        if let Ok(proc) = &self.means.proc {
+            priority::lower(proc, &self.runs, self.processors);
+        }
     }
 
     /// Tells the launcher; when it is behind, the next round does it again.

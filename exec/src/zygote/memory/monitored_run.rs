@@ -1,12 +1,11 @@
-//! One run that is watched: whether it is in its group by now, whether it has more memory than it may, and whether it has to
-//! give way to others.
+//! One run that is watched: whether it is in its group by now, whether it has more memory than it may, and how many
+//! processors it wants.
 
 use std::collections::HashSet;
 use std::io;
 
 use super::super::cgroup::Group;
-use super::priority::Use;
-use super::processes::{Family, Proc};
+use super::processes::{Family, Proc, Wanting};
 use crate::wire::Whole;
 
 /// How often a round looks for processes that were forked meanwhile.
@@ -24,8 +23,12 @@ pub(super) struct MonitoredRun {
     pub(super) identity: Option<u32>,
     /// The limits, where they are to be watched: not where the kernel keeps them from the first instruction on.
     pub(super) whole: Option<Whole>,
-    /// What is known of its use of the processors.
-    pub(super) processors: Use,
+    /// A number for its user.
+    pub(super) user: Option<u64>,
+    /// The first process, where it only waits.
+    pub(super) waiting: Option<i32>,
+    /// Its threads that wanted a processor at the last look.
+    pub(super) wanting: Wanting,
     /// The group it is being moved to, where there are any.
     pub(super) group: Option<Group>,
     /// Those that were moved.
@@ -43,7 +46,7 @@ impl MonitoredRun {
             return false;
         }
         let members = self.gather(proc);
-        self.processors.lower(proc, &members, self.identity, || proc.members(&self.family));
+        self.wanting = proc.wanting(&members);
         let Some(Whole { memory_bytes: most, .. }) = self.whole else {
             self.quiet = self.quiet.wrapping_add(1);
             return false;

@@ -1,75 +1,55 @@
-//! A run that has worked for long gives way: the kernel runs its processes when nothing else wants a processor.
+//! Runs of a user that want many processors at once give way: the kernel runs their processes when nothing else wants a processor.
 //!
-//! Commands have one niceness, so a run with a hundred busy processes would leave a hundredth of the processors to the short
-//! command of another user. A command that has used little goes first, whoever started it.
+//! Commands have one niceness, so a user with a hundred busy processes would leave a hundredth of the processors to the short command
+//! of another one. What is lowered cannot be raised again without privileges, so a user whose commands have a few busy processes,
+//! which is usual, keeps what all have. Runs that end before they are watched are accounted for in `service/workloads.rs`.
 
-use std::collections::HashSet;
-use std::time::Duration;
+use std::collections::{HashMap, HashSet};
 
 use nix::unistd::{Uid, seteuid};
 
-use super::processes::{Proc, Work};
+use super::monitored_run::MonitoredRun;
+use super::processes::Proc;
 use crate::sys;
 
-/// The processor time that all processes of a run may use together before the run gives way.
-const WORKED: Duration = Duration::from_millis(100);
+/// How many threads of one user may want a processor at once, for each processor, before they give way.
+const WANTING: usize = 2;
 /// How often a look lowers threads that were made meanwhile. A thread that is made by a lowered one is lowered, too.
 const PASSES: usize = 16;
 
-/// What is known of a run's use of the processors.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Use {
-    /// The first process of the run's own namespace, which only waits; `None` where the first process is the command.
-    waiting: Option<i32>,
-    /// What had been used by children that this process had collected at the first look: it may be a former command.
-    before: Duration,
+/// Lowers the runs of every user who wants too much.
+pub(super) fn lower(proc: &Proc, runs: &[MonitoredRun], processors: usize) {
+    let most = processors.saturating_mul(WANTING);
+    let mut of_users: HashMap<Result<u64, u64>, usize> = HashMap::new();
+    for run in runs {
+        *of_users.entry(owner(run)).or_default() += run.wanting.all;
+    }
+    let wants_much = |run: &&MonitoredRun| of_users.get(&owner(run)).is_some_and(|wanting| *wanting > most);
+    runs.iter().filter(wants_much).filter(|run| run.wanting.usual > 0).for_each(|run| lower_run(proc, run));
 }
 
-impl Use {
-    /// Begins to look at the run with the first process `first`.
-    pub(super) fn begin(proc: &Proc, first: i32, has_own_processes: bool) -> Self {
-        let waiting = has_own_processes.then_some(first);
-        let before = waiting.and_then(|first| proc.work(first)).map_or(Duration::ZERO, |work| work.ended);
-        Self { waiting, before }
-    }
+/// The user of a run, or the run itself.
+fn owner(run: &MonitoredRun) -> Result<u64, u64> {
+    run.user.ok_or(run.run)
+}
 
-    /// Lowers the processes of a run that has worked for long, as the uid `identity`: only the user of a process may, or a
-    /// process with a capability that containers lack.
-    ///
-    /// `members` are all processes of the run at this moment, and `look` finds them again.
-    pub(super) fn lower(
-        self,
-        proc: &Proc,
-        members: &[i32],
-        identity: Option<u32>,
-        look: impl Fn() -> Vec<i32>,
-    ) {
-        let work: Vec<(i32, Work)> =
-            members.iter().filter_map(|pid| Some((*pid, proc.work(*pid)?))).collect();
-        let used = |(pid, work): &(i32, Work)| match Some(*pid) == self.waiting {
-            true => work.ended.saturating_sub(self.before),
-            false => work.own + work.ended,
-        };
-        if work.iter().map(used).sum::<Duration>() < WORKED
-            || work.iter().all(|(pid, work)| work.is_lowered || Some(*pid) == self.waiting)
-        {
+/// Lowers all threads of a run but those of its waiting first process.
+fn lower_run(proc: &Proc, run: &MonitoredRun) {
+    let mut lowered = HashSet::new();
+    for _ in 0..PASSES {
+        let members = proc.members(&run.family);
+        let of_command = members.into_iter().filter(|pid| Some(*pid) != run.waiting);
+        let threads: Vec<i32> = of_command.flat_map(|pid| proc.threads(pid)).collect();
+        let new: Vec<i32> = threads.into_iter().filter(|thread| lowered.insert(*thread)).collect();
+        if new.is_empty() {
             return;
         }
-        let (mut members, mut lowered) = (members.to_vec(), HashSet::new());
-        for _ in 0..PASSES {
-            let of_command = members.iter().filter(|pid| Some(**pid) != self.waiting);
-            let threads: Vec<i32> = of_command.flat_map(|pid| proc.threads(*pid)).collect();
-            let new: Vec<i32> = threads.into_iter().filter(|thread| lowered.insert(*thread)).collect();
-            if new.is_empty() {
-                return;
-            }
-            lower_as(identity, &new);
-            members = look();
-        }
+        lower_as(run.identity, &new);
     }
 }
 
-/// Lowers threads; those that are gone are.
+/// Lowers threads as the uid `identity`: only the user of a thread may, or a process with a capability that containers lack. Threads
+/// that are gone are.
 fn lower_as(identity: Option<u32>, threads: &[i32]) {
     let own = Uid::effective();
     // Back from this uid is always allowed: the real one stays, which also keeps processes of the user from sending signals here.

@@ -1,13 +1,12 @@
-//! The processes of one run, found by descent, the memory they have, and the processor time they have used.
+//! The processes of one run, found by descent, the memory they have, and how many of them want a processor.
 //!
 //! # References
 //! `proc_pid_task(5)` (`children`), `proc_pid_statm(5)`, `proc_pid_stat(5)`; Documentation/ABI/testing/
-//! procfs-smaps_rollup and Documentation/scheduler/sched-stats.rst of Linux.
+//! procfs-smaps_rollup of Linux.
 
 use std::collections::HashSet;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::time::Duration;
 
 use nix::unistd::{Gid, Uid, setfsgid, setfsuid};
 use rustix::fs::{Dir, Mode, OFlags, openat};
@@ -18,6 +17,8 @@ use crate::census::{field, group_in};
 const PROCESSES_MAX: usize = 8_192;
 /// Most bytes read of one file of `/proc`.
 const FILE_BYTES_MAX: u64 = 64 * 1024;
+/// `SCHED_IDLE` in the 41st field of `stat`.
+const IDLE: &str = "5";
 
 /// The `/proc` of the process namespace that the launcher lives in.
 #[derive(Debug)]
@@ -32,15 +33,12 @@ impl AsRawFd for Proc {
     }
 }
 
-/// The processor time that one process has used, and what it may have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Work {
-    /// By its own threads.
-    pub(super) own: Duration,
-    /// By its children that it has collected, and theirs.
-    pub(super) ended: Duration,
-    /// Whether it works when no other process wants a processor.
-    pub(super) is_lowered: bool,
+/// How many threads want a processor at a moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Wanting {
+    pub(super) all: usize,
+    /// Of these, those that do not give way to all others.
+    pub(super) usual: usize,
 }
 
 /// How a run's processes are known.
@@ -106,18 +104,19 @@ impl Proc {
         sum
     }
 
-    /// The processor time that a process has used; `None` when it is gone.
-    pub(super) fn work(&self, pid: i32) -> Option<Work> {
-        let stat = self.text(&format!("{pid}/stat")).ok()?;
-        let mut work = work_in(&stat)?;
-        // A hundred processes that have got 2 ms each have got none of the ticks in which `stat` counts.
-        let threads = self.threads(pid);
-        let exact = threads.iter().filter_map(|thread| {
-            let text = self.text(&format!("{pid}/task/{thread}/schedstat")).ok()?;
-            Some(Duration::from_nanos(text.split_whitespace().next()?.parse().ok()?))
-        });
-        work.own = work.own.max(exact.sum());
-        Some(work)
+    /// How many threads of these processes want a processor.
+    pub(super) fn wanting(&self, members: &[i32]) -> Wanting {
+        let mut wanting = Wanting::default();
+        for pid in members {
+            for thread in self.threads(*pid) {
+                let stat = self.text(&format!("{pid}/task/{thread}/stat")).unwrap_or_default();
+                if field(&stat, 3) == Some("R") {
+                    wanting.all += 1;
+                    wanting.usual += usize::from(field(&stat, 41) != Some(IDLE));
+                }
+            }
+        }
+        wanting
     }
 
     /// The threads of a process; none when it is gone.
@@ -174,17 +173,6 @@ impl Proc {
     }
 }
 
-/// What a `stat` tells of work (fields 14 to 17 and 41), to a hundredth of a second.
-fn work_in(stat: &str) -> Option<Work> {
-    let number = |at| field(stat, at)?.parse::<u64>().ok();
-    let time = |at| Some(Duration::from_millis(10 * number(at)?));
-    Some(Work {
-        own: time(14)? + time(15)?,
-        ended: time(16)? + time(17)?,
-        is_lowered: number(41)? == u64::from(libc::SCHED_IDLE.unsigned_abs()),
-    })
-}
-
 /// The number of kibibytes in the line that begins with `name`.
 fn kib_after(name: &str, text: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(name)?.split_whitespace().next()?.parse().ok())
@@ -201,21 +189,13 @@ mod tests {
     }
 
     #[test]
-    fn work_is_read_behind_a_program_named_to_confuse() {
-        let stat = "7 (a) S 9 (b) R 1 7 7 0 -1 4194304 0 0 0 0 12 3 40 5 20 0 1 0 9 0 0 1 0 0 0 0 0 0 0 0 0 0 0 0 17 1 0 5 0";
-        let (own, ended) = (Duration::from_millis(150), Duration::from_millis(450));
-        assert_eq!(work_in(stat), Some(Work { own, ended, is_lowered: true }));
-        assert_eq!(work_in("7 (a) S 1 7 7"), None);
-    }
-
-    #[test]
     fn children_are_members_and_what_they_share_is_counted_once() {
         let proc = Proc::open().unwrap();
         let mut child = std::process::Command::new("sh").args(["-c", "sleep 60 & wait"]).spawn().unwrap();
         let first = i32::try_from(child.id()).unwrap();
         let family = Family { first, guardian: None, runaways: None };
         while proc.members(&family).len() < 2 {
-            std::thread::sleep(Duration::from_millis(5));
+            std::thread::sleep(std::time::Duration::from_millis(5));
         }
         let members = proc.members(&family);
         assert_eq!(members.first(), Some(&first));

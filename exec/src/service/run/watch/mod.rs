@@ -52,6 +52,8 @@ pub(crate) struct Watch {
     pub(crate) reach: Reach,
     /// How the main process ended, as far as it has.
     ending: Ending,
+    /// For how long its processes used a processor; known when it ended by itself.
+    pub(crate) worked: Option<Duration>,
     participant: Option<Participant>,
     /// Says that the run goes beyond a limit and is to end.
     pub(crate) halt: Option<Halt>,
@@ -111,6 +113,7 @@ impl Watch {
             pid: None,
             reach: Reach::Open,
             ending: Ending { code: None, signal: None, timed_out: false, limit: None },
+            worked: None,
             participant,
             halt: None,
             supervised: None,
@@ -219,11 +222,13 @@ impl Watch {
                 return Err(Error::Step { step, source: io::Error::from_raw_os_error(errno) });
             }
             // Nothing of the run is left that could run or write; its namespaces go without us.
-            Report::Ended { code, signal, stays } => {
+            Report::Ended { code, signal, stays, worked } => {
                 (self.ending.code, self.ending.signal) = (code, signal);
+                self.worked = Some(worked).filter(|_| self.phase == Phase::Running);
                 self.drain(stays, capture)?;
             }
-            Report::Exited { code, signal, limit } => {
+            Report::Exited { code, signal, limit, worked } => {
+                self.worked = worked.filter(|_| self.phase == Phase::Running);
                 self.ending.limit = self.ending.limit.or(limit);
                 (self.ending.code, self.ending.signal) = (code, signal);
                 self.drain(false, capture)?;
