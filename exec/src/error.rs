@@ -122,6 +122,11 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
+    /// The other commands of the run's user have as many processes as they may (`RLIMIT_NPROC`), so the program did not start.
+    #[error(
+        "the commands under way have as many processes as they may, or those of ended ones are still ending: wait until some have ended"
+    )]
+    Processes,
     /// There are as many network namespaces as there may be, and each has a run in it.
     #[error("{whose} {most} network namespaces have a command in them: wait until one ends, or end one")]
     Networks {

@@ -107,7 +107,7 @@ pub fn of_exec(error: &exec::Error) -> Code {
         E::TooLarge { .. } => Code::TooLarge,
         E::Unpassable { .. } => Code::Invalid,
         E::ProgramReplaced { .. } => Code::Conflict,
-        E::Networks { .. } => Code::Busy,
+        E::Networks { .. } | E::Processes => Code::Busy,
         E::LauncherDied => Code::Disconnected,
         // Steps of ours that failed; that crate may add some.
         _ => Code::Internal,

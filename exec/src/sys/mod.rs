@@ -32,10 +32,10 @@ pub(crate) use program::Program;
 pub(crate) use quota::{
     FileAttributes, QuotaBlock, file_attributes, project_quota, set_file_attributes, set_project_quota,
 };
-pub use scheduling::take_short_slices;
 pub(crate) use scheduling::{
-    Sharing, leave_processors_behind_filter, leave_processors_to_others, share_processors,
+    LONG_NICENESS, Sharing, leave_processors_behind_filter, leave_processors_to_others, share_processors,
 };
+pub use scheduling::{take_short_slices, work_for_long};
 pub(crate) use shared::Shared;
 pub(crate) use wait::{Dead, find_dead, work_of_children};
 

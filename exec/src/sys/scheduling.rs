@@ -94,6 +94,15 @@ pub(crate) fn leave_processors_behind_filter() -> io::Result<()> {
 /// The slice of the service's threads: the shortest that the kernel gives.
 const SHORT: Duration = Duration::from_micros(100);
 
+/// How much a thread gives way that works for long: as much as a command.
+pub(crate) const LONG_NICENESS: i32 = 10;
+
+/// Lets this thread, and each that it makes from now on, give way to the service's other threads as commands do. It cannot take that
+/// back without privileges, so it is for threads that end with their work. Where the kernel refuses it, nothing changes.
+pub fn work_for_long() {
+    let _ = share_processors(0, Sharing::Batch, LONG_NICENESS, Duration::ZERO);
+}
+
 /// Lets this thread, and each that it makes from now on, take a processor from threads with longer slices as soon as it has work:
 /// the service does little at a time, and its callers should not wait for the slices of commands. Since Linux 6.12; before,
 /// and where the kernel refuses it, nothing changes.

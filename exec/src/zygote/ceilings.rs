@@ -5,12 +5,12 @@ use std::time::Duration;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use rustix::fs::{Mode, OFlags};
 
-use crate::sys::{self, Sharing};
+use crate::sys::{self, LONG_NICENESS, Sharing};
 use crate::wire::Ceilings;
 
 /// How much a command gives way to the service (setpriority(2)): with the default of 0, other users' requests would wait for
 /// whole slices of the commands' time.
-const NICENESS: i32 = 10;
+const NICENESS: i32 = LONG_NICENESS;
 /// The same as text, for the session of the command where the kernel groups processes by session (sched(7), "The autogroup
 /// feature").
 const SESSION: &str = "/proc/self/autogroup";

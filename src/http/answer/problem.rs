@@ -217,7 +217,7 @@ impl From<exec::Error> for Problem {
                 problem.with("wanted", wanted.to_string()).with("granted", granted.to_string())
             }
             E::TooLarge { limit, .. } => problem.with("limit_bytes", limit),
-            E::Networks { .. } => problem.after(1),
+            E::Networks { .. } | E::Processes => problem.after(1),
             E::LauncherDied => problem.with_header(header::RETRY_AFTER, "1"),
             other if problem.code == Code::Internal => Self::internal(&other),
             _ => problem,

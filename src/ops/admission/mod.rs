@@ -251,7 +251,8 @@ impl Admission {
         let interrupt = Interrupt::after(self.longest);
         let _caller = (!job.goes_on).then(|| Caller(interrupt.clone()));
         let (tell, told) = oneshot::channel();
-        tokio::task::spawn_blocking(move || {
+        let is_long = job.weight == Weight::Long;
+        let work = move || {
             let (done, left) = interrupt
                 .enter(work)
                 .map_or_else(|error| (Err(error), None), |(done, left)| (Ok(done), Some(left)));
@@ -260,9 +261,21 @@ impl Admission {
             drop(tell.send(done));
             drop(left);
             drop(permit);
-        });
+        };
+        tokio::task::spawn_blocking(move || if is_long { for_long(work) } else { work() });
         told.await.map_err(|_| Error::Panicked)?
     }
+}
+
+/// Does work on a thread of its own that gives way as commands do, and waits for it: others run commands meanwhile, and would wait for
+/// slices of the work.
+fn for_long(work: impl FnOnce() + Send) {
+    let work = || {
+        exec::work_for_long();
+        work();
+    };
+    // A panic is told to the caller, who hears nothing of the work any more.
+    let _ = std::thread::scope(|threads| threads.spawn(work).join());
 }
 
 impl Service {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::support::{
-    Client, Service, assert_gone, children_of, landlocked, skill, skill_zip, skills, workspace,
+    Client, Service, assert_gone, children_of, is_root, landlocked, skill, skill_zip, skills, workspace,
 };
 
 fn begin(client: &Client, tree: &str, spec: &Value) -> Value {
@@ -145,6 +145,34 @@ fn background_runs_have_places_and_a_deadline_of_their_own() {
         begun.elapsed() > Duration::from_millis(1500),
         "longer than a run that a caller waits for may take"
     );
+}
+
+/// Where a user and agent have a uid of their own, the kernel counts the processes of all their runs together.
+#[test]
+fn a_user_whose_runs_have_all_processes_that_they_may_is_told_so() {
+    let service = Service::configured("[limits.runs]\nprocesses = 8\n");
+    if !is_root() || !landlocked(&service.client) {
+        return;
+    }
+    let (client, tree) = (&service.client, workspace("u", "a"));
+    let fork = "import os, time
+try:
+    while os.fork(): pass
+except BlockingIOError: print('full', flush=True)
+time.sleep(1000)";
+    let run = json!({"command": "python3", "args": ["-c", fork], "exec_id": "many"});
+    begin(client, &tree, &run);
+    wrote(client, &tree, "many", "full");
+    // The kernel looks before it counts a process that takes the uid, so that one more can begin.
+    begin(client, &tree, &json!({"shell": "exec sleep 1000", "exec_id": "more"}));
+    let reply = client.post_json(format!("{tree}/exec"), &json!({"command": "ls"}));
+    let refusal = reply.refused(429, "busy")["data"].to_string();
+    assert!(refusal.contains("as many processes as they may"), "{refusal}");
+    client.execute(&workspace("v", "a"), "ls", &[]);
+    for run in ["many", "more"] {
+        client.delete(format!("{tree}/exec/{run}")).ok();
+    }
+    client.execute(&tree, "ls", &[]);
 }
 
 #[test]

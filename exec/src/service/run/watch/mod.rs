@@ -25,6 +25,7 @@ use crate::service::run::output::Capture;
 use crate::service::run::result::Ending;
 use crate::service::run::spec::{Halt, HaltReason};
 use crate::service::run::stdio::ServicePipes;
+use crate::step::Step;
 use crate::supervisor::{self, Supervised};
 use crate::sys;
 use crate::wire::{self, Reach, Report};
@@ -219,7 +220,11 @@ impl Watch {
             }
             Report::Unreachable { reach } => self.reach = reach,
             Report::Failed { step, errno } => {
-                return Err(Error::Step { step, source: io::Error::from_raw_os_error(errno) });
+                return Err(match (step, errno) {
+                    // Told by execve(2) to a process whose user had too many when it took the user's id.
+                    (Step::Execute, libc::EAGAIN) => Error::Processes,
+                    _ => Error::Step { step, source: io::Error::from_raw_os_error(errno) },
+                });
             }
             // Nothing of the run is left that could run or write; its namespaces go without us.
             Report::Ended { code, signal, stays, worked } => {
