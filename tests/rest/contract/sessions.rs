@@ -175,6 +175,30 @@ time.sleep(1000)";
     client.execute(&tree, "ls", &[]);
 }
 
+/// A run that is ended by force counts as one that used all processors all the time.
+#[test]
+fn commands_of_a_user_who_has_used_most_of_the_processors_give_way() {
+    let service = Service::configured("[limits.sessions]\nbackground_ms = 1000\n");
+    let client = &service.client;
+    let policy = |user| {
+        let script =
+            "import os; print({os.SCHED_IDLE: 'idle', os.SCHED_BATCH: 'batch'}[os.sched_getscheduler(0)])";
+        let run = json!({"command": "python3", "args": ["-c", script]});
+        let ran = client.post_json(format!("{}/exec", workspace(user, "a")), &run).ok();
+        ran["data"]["stdout"].as_str().unwrap().trim().to_owned()
+    };
+    assert_eq!(policy("heavy"), "batch");
+    // What was used is forgotten in a second and a half, which a slow machine may spend between two requests.
+    let gives_way = (0..10).any(|number| {
+        let run = json!({"shell": "sleep 1000", "exec_id": number.to_string()});
+        begin(client, &workspace("heavy", "a"), &run);
+        ended(client, &workspace("heavy", "a"), &number.to_string());
+        policy("heavy") == "idle" && policy("heavy") == "idle"
+    });
+    assert!(gives_way);
+    assert_eq!(policy("light"), "batch");
+}
+
 #[test]
 fn signals_reach_the_command_and_only_those_on_the_list() {
     let service = Service::start();

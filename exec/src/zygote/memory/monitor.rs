@@ -1,4 +1,5 @@
-//! The memory monitor: a process beside the launcher that watches runs which live for a while.
+//! The memory monitor: a process beside the launcher that watches runs which live for a while, for their memory and for how many
+//! processors they want.
 //!
 //! The launcher must never wait: looking through `/proc` and moving processes between groups takes milliseconds. And
 //! when the launcher is killed, a process must be left to remove the groups.
