@@ -17,6 +17,8 @@ const PART: u32 = 2;
 const AT_ONCE: Duration = Duration::from_millis(500);
 /// How many times as much is remembered: after so much work a user waits for so many times [`AT_ONCE`], and no longer.
 const REMEMBERED: u32 = 4;
+/// How long a run is accounted for that is ended by force: a longer one with many busy processes was lowered meanwhile.
+const BY_FORCE: Duration = Duration::from_millis(200);
 /// Users of whom no work need be remembered are forgotten when there are so many.
 const USERS: usize = 1_024;
 
@@ -84,8 +86,8 @@ impl Workloads {
     }
 }
 
-/// The work of one run. When it is dropped, the run was ended by force: then it counts as if it had used all processors all the
-/// time, because nobody collects the figures of processes that are killed.
+/// The work of one run. When it is dropped, the run was ended by force: then it counts as if it had used all processors for
+/// [`BY_FORCE`], because nobody collects the figures of processes that are killed.
 #[derive(Debug)]
 pub(crate) struct Working {
     account: Option<(Arc<Workloads>, UserId)>,
@@ -110,7 +112,8 @@ impl Drop for Working {
     fn drop(&mut self) {
         if let Some((workloads, user)) = self.account.take() {
             let now = Instant::now();
-            workloads.add(&user, now.duration_since(self.began) * workloads.processors, now);
+            let worked = now.duration_since(self.began).min(BY_FORCE);
+            workloads.add(&user, worked * workloads.processors, now);
         }
     }
 }
@@ -155,8 +158,13 @@ mod tests {
         workloads.begin(Some(&alice)).end(Duration::from_millis(1));
         drop(workloads.begin(None));
         assert!(!workloads.begin(Some(&alice)).gives_way());
-        drop(Working { account: Some((Arc::clone(&workloads), alice.clone())), began });
+        let by_force = || drop(Working { account: Some((Arc::clone(&workloads), alice.clone())), began });
+        by_force();
+        let one = workloads.begin(Some(&alice));
+        assert!(!one.gives_way());
+        (0..4).for_each(|_| by_force());
         assert!(workloads.begin(Some(&alice)).gives_way());
+        one.end(Duration::ZERO);
         assert!(!workloads.begin(Some(&user("bob"))).gives_way());
     }
 

@@ -153,7 +153,7 @@ impl MemoryMonitor {
             self.tell(run);
         }
         self.runs.push(monitored);
-        priority::lower(proc, &self.runs, self.processors);
+        priority::lower(proc, &mut self.runs, self.processors);
     }
 
     fn forget(&mut self, run: u64) {
@@ -179,7 +179,7 @@ impl MemoryMonitor {
         }
         exceeding.into_iter().for_each(|run| self.tell(run));
         if let Ok(proc) = &self.means.proc {
-            priority::lower(proc, &self.runs, self.processors);
+            priority::lower(proc, &mut self.runs, self.processors);
         }
     }
 

@@ -18,14 +18,19 @@ const WANTING: usize = 2;
 const PASSES: usize = 16;
 
 /// Lowers the runs of every user who wants too much.
-pub(super) fn lower(proc: &Proc, runs: &[MonitoredRun], processors: usize) {
+pub(super) fn lower(proc: &Proc, runs: &mut [MonitoredRun], processors: usize) {
     let most = processors.saturating_mul(WANTING);
     let mut of_users: HashMap<Result<u64, u64>, usize> = HashMap::new();
-    for run in runs {
+    for run in runs.iter() {
         *of_users.entry(owner(run)).or_default() += run.wanting.all;
     }
-    let wants_much = |run: &&MonitoredRun| of_users.get(&owner(run)).is_some_and(|wanting| *wanting > most);
-    runs.iter().filter(wants_much).filter(|run| run.wanting.usual > 0).for_each(|run| lower_run(proc, run));
+    for run in runs {
+        if run.wanting.usual > 0 && of_users.get(&owner(run)).is_some_and(|wanting| *wanting > most) {
+            lower_run(proc, run);
+            // Until the next look finds others.
+            run.wanting.usual = 0;
+        }
+    }
 }
 
 /// The user of a run, or the run itself.
