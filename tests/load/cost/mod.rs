@@ -4,7 +4,7 @@
 //! A round measures the other user alone, beside the spender, and alone again. When the medians of the two figures alone
 //! differ too much, the machine itself was busy and the round is made again. Beside each request a plain process is started
 //! and a file written, without the service: how much longer that takes is the machine's part, because spender, service and
-//! test share its processors. What counts is the median, over the rounds, of how much longer the 99th percentile takes
+//! test share its processors. The machine's part of a write is that of a file which is written and synchronised, if that is more. What counts is the median, over the rounds, of how much longer the 99th percentile takes
 //! beside the spender, divided by the machine's part, of which four times are taken off at most. Whatever the machine does
 //! meanwhile, a request that takes a second was held up; and a spending that cannot be measured is a failure, because it may
 //! be what keeps the machine busy.
@@ -48,9 +48,11 @@ const MEASURED: Duration = Duration::from_millis(300);
 /// How long a spender may take to reach its limit.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The measured cases; the last one is the control.
-const KINDS: [&str; 4] = ["read", "write", "run", "fork"];
+/// The measured cases; the last two are controls, of which the second is for what is written.
+const KINDS: [&str; 5] = ["read", "write", "run", "fork", "synchronise"];
+const WRITE: usize = 1;
 const FORK: usize = 3;
+const SYNCHRONISE: usize = 4;
 const BYSTANDER: &str = "/v1/sandbox/bystander/agent";
 
 const SETTINGS: &str = "
@@ -173,7 +175,12 @@ fn judge(spending: &Spending, url: &str) -> Option<String> {
             let mut ratios: Vec<(f64, f64, Duration, Duration)> = rounds
                 .iter()
                 .map(|(alone, beside)| {
-                    let machine = times(beside[FORK][1], alone[FORK][1]).clamp(1.0, MACHINE_MAX);
+                    let slower = |control: usize| times(beside[control][1], alone[control][1]);
+                    let machine = match kind {
+                        WRITE => slower(FORK).max(slower(SYNCHRONISE)),
+                        _ => slower(FORK),
+                    };
+                    let machine = machine.clamp(1.0, MACHINE_MAX);
                     let ([_, alone], [_, beside]) = (alone[kind], beside[kind]);
                     (times(beside, alone) / machine, machine, alone, beside)
                 })
@@ -256,5 +263,11 @@ fn sample(bystander: &Client) -> [Duration; KINDS.len()] {
         let status = Command::new("true").stdin(Stdio::null()).status().unwrap();
         Ok(if status.success() { 200 } else { 500 })
     });
-    [read, write, run, fork]
+    let synchronise = timed(&|| {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&[b'x'; 4096]).unwrap();
+        file.sync_all().unwrap();
+        Ok(200)
+    });
+    [read, write, run, fork, synchronise]
 }
