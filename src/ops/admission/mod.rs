@@ -26,6 +26,7 @@ use std::time::Duration;
 
 use policy::{TreeId, UserId, WorkLimits};
 use storage::Interrupt;
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use self::holds::{Hold, Holds, Mode};
@@ -270,7 +271,9 @@ impl Admission {
 /// Does work on a thread of its own that gives way as commands do, and waits for it: others run commands meanwhile, and would wait for
 /// slices of the work.
 fn for_long(work: impl FnOnce() + Send) {
+    let runtime = Handle::current();
     let work = || {
+        let _entered = runtime.enter();
         exec::work_for_long();
         work();
     };

@@ -4,8 +4,8 @@
 //! | --- | --- |
 //! | [`monitor`] | the process that watches runs which live for a while |
 //! | [`monitored_run`] | one such run |
-//! | [`processes`] | which processes a run has, how much memory, and how long they have worked |
-//! | [`priority`] | that a run which has worked for long gives way to others |
+//! | [`processes`] | which processes a run has, how much memory, and how many processors they want |
+//! | [`priority`] | that the runs of a user who wants many processors give way to others |
 //!
 //! In order of preference:
 //!
@@ -14,7 +14,7 @@
 //! 3. looking at all processes every [`ROUND`].
 //!
 //! A run that ends before costs nothing but in the first case, where the kernel holds the limit from the first
-//! instruction on. There the monitor looks at how long the run has worked, and not at its memory.
+//! instruction on. There the monitor looks at the processors that the run wants, and not at its memory.
 
 mod monitor;
 mod monitored_run;
@@ -157,9 +157,10 @@ impl Memory {
     /// Tells whether the kernel killed something of the ended run `run` for want of memory.
     ///
     /// `watched` when the memory monitor was told of it, `suddenly` when its first process was killed, and not by the
-    /// launcher. Without either there is nothing to look for.
+    /// launcher. Without a kill there is nothing to look for but in a group to which the monitor moved the run.
     pub(super) fn verdict(&self, run: u64, watched: bool, suddenly: bool) -> Option<Limit> {
-        let groups = self.means.groups.as_ref().filter(|_| watched || suddenly)?;
+        let is_moved = watched && self.means.bearing().is_none();
+        let groups = self.means.groups.as_ref().filter(|_| is_moved || suddenly)?;
         groups.wants(run).then_some(Limit::Memory)
     }
 
