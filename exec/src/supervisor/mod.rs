@@ -47,6 +47,7 @@
 //! | [`proxy`] | connecting it to the egress proxy |
 //! | [`local`] | UNIX sockets of the run |
 //! | [`loopback`] | its sockets of TCP |
+//! | [`sockets`] | what it asks for with its sockets, and who does it |
 //! | [`slot`] | a socket of the caller, in whose place another comes |
 //! | [`pace`] | how fast it connects |
 //! | [`pair`] | both ends of a TCP connection |
@@ -71,12 +72,12 @@ mod pair;
 mod proxy;
 mod shared;
 mod slot;
+mod sockets;
 mod target;
 mod temporary;
 mod walled;
 
 use std::io;
-use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
@@ -87,7 +88,7 @@ use rustix::thread::CapabilitySet;
 
 use self::accounts::Accounts;
 use self::beneath::Grounds;
-use self::call::{Attribute, Call, Change, Object, Opening, Peer, Receiver};
+use self::call::{Attribute, Call, Change, Object, Opening, Receiver};
 use self::forks::Forks;
 use self::local::LocalSockets;
 use self::loopback::LoopbackSockets;
@@ -95,8 +96,8 @@ pub(crate) use self::pair::tcp_pair;
 use self::proxy::Connector;
 pub use self::proxy::ProxyConnection;
 pub(crate) use self::proxy::ProxyLink;
-use self::slot::{Asked, Outcome};
-use self::target::{Address, Kind, Target};
+use self::slot::Outcome;
+use self::target::Target;
 use self::temporary::Temporary;
 use crate::loopback::Loopback;
 use crate::sys::{self, Answer, Notification};
@@ -329,63 +330,6 @@ impl Supervisor {
         let name = |address| target.path(address).ok().and_then(|path| shared::name(&path));
         let names: Option<Vec<_>> = addresses.into_iter().map(name).collect();
         Some((temporary, names?.try_into().ok()?))
-    }
-
-    /// Connects a socket of the caller: to the egress proxy, to a server of the user's and agent's runs, or to a socket of the
-    /// run's own directories.
-    fn connect(&mut self, notification: &Notification, peer: Peer) -> rustix::io::Result<Outcome> {
-        let (listener, call) = (self.listener.as_fd(), notification.id);
-        let target = Target::open(listener, notification)?;
-        let address = target.address(peer.address, peer.length)?;
-        let asked = Asked { target: &target, grounds: &self.grounds, listener, call };
-        match address {
-            Address::Internet(address) => {
-                let canonical = SocketAddr::new(address.ip().to_canonical(), address.port());
-                if let (SocketAddr::V4(address), Some(connector)) = (canonical, &mut self.connector)
-                    && connector.is_at(address)
-                {
-                    connector.connect(&target, peer.socket, listener, call)?;
-                    return Ok(Outcome::Made);
-                }
-                let Some(loopback) = &mut self.loopback else { return Err(Errno::ACCESS) };
-                loopback.connect(&asked, address, peer.socket)
-            }
-            Address::Path(path) if Accounts::is_at(&path) => {
-                let Some(accounts) = &mut self.accounts else { return Err(Errno::ACCESS) };
-                accounts.connect(&asked, peer.socket)
-            }
-            Address::Path(path) => {
-                let Some(local) = &mut self.local else { return Err(Errno::ACCESS) };
-                local.connect(&asked, &path, peer.socket)
-            }
-            // What listens there may be a program of the host.
-            Address::Abstract => Err(Errno::CONNREFUSED),
-        }
-    }
-
-    /// Gives a socket of the caller a path or an address.
-    fn bind(&mut self, notification: &Notification, peer: Peer) -> rustix::io::Result<()> {
-        let (listener, call) = (self.listener.as_fd(), notification.id);
-        let target = Target::open(listener, notification)?;
-        let address = target.address(peer.address, peer.length)?;
-        let asked = Asked { target: &target, grounds: &self.grounds, listener, call };
-        match (address, &mut self.local, &mut self.loopback) {
-            (Address::Path(path), Some(local), _) => local.bind(&asked, &path, peer.socket),
-            (Address::Internet(address), _, Some(loopback)) => loopback.bind(&asked, address, peer.socket),
-            _ => Err(Errno::ACCESS),
-        }
-    }
-
-    /// Has a socket of the caller listen.
-    fn listen(&mut self, notification: &Notification, socket: i32, backlog: i32) -> rustix::io::Result<()> {
-        let (listener, call) = (self.listener.as_fd(), notification.id);
-        let target = Target::open(listener, notification)?;
-        let asked = Asked { target: &target, grounds: &self.grounds, listener, call };
-        match (target.kind(socket)?, &mut self.local, &mut self.loopback) {
-            (Kind::Unix, Some(local), _) => local.listen(&target, socket, backlog),
-            (Kind::Tcp { is_ipv6 }, _, Some(loopback)) => loopback.listen(&asked, socket, is_ipv6, backlog),
-            _ => Err(Errno::ACCESS),
-        }
     }
 
     /// Makes a change to what the caller names, if that is beneath the run's own directories.

@@ -8,6 +8,7 @@ mod call;
 mod containers;
 mod directories;
 mod exec;
+mod failure;
 mod files;
 mod live;
 mod options;
@@ -16,7 +17,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bollard::errors::Error as Engine;
 use bollard::{API_DEFAULT_VERSION, Docker};
 use bytes::BytesMut;
 use futures_util::{StreamExt, TryStreamExt, stream};
@@ -24,6 +24,7 @@ use tokio::io::AsyncWriteExt;
 
 use self::call::{Call, Piece, Streams};
 use self::containers::{Containers, Held, Owner};
+use self::failure::failed;
 pub use self::options::DockerOptions;
 use crate::file::check_permissions;
 use crate::{
@@ -164,32 +165,6 @@ impl DockerSandbox {
             Ok(told) => told.map_err(|error| error.at(path)),
             Err(_) => Err(Error::about(ErrorKind::Timeout, operation, path)),
         }
-    }
-}
-
-/// In the message of an engine whose container ended between the making of a process and its start: Docker 20.10 answers that
-/// with 500, later ones with 409.
-const NOT_RUNNING: &str = " is not running";
-
-/// Names a failure of the engine.
-fn failed(operation: &'static str) -> impl Fn(Engine) -> Error {
-    move |error| {
-        let (kind, message) = match &error {
-            Engine::DockerResponseServerError { status_code, message }
-                if matches!(status_code, 404 | 409) || message.contains(NOT_RUNNING) =>
-            {
-                (ErrorKind::Disconnected, "the container or its image is not there, or does not run")
-            }
-            Engine::RequestTimeoutError => (ErrorKind::Timeout, "the Docker engine did not answer in time"),
-            Engine::DockerResponseServerError { status_code: 400, .. } => {
-                (ErrorKind::Invalid, "the Docker engine refused the request")
-            }
-            Engine::DockerResponseServerError { .. } | Engine::JsonDataError { .. } => {
-                (ErrorKind::Internal, "the Docker engine failed")
-            }
-            _ => (ErrorKind::Disconnected, "the Docker engine cannot be reached"),
-        };
-        Error::new(kind, operation, message).because(error)
     }
 }
 
@@ -417,21 +392,4 @@ fn finished((code, told): (i64, Vec<u8>), mode: &WriteMode, path: &SandboxPath) 
         (kind, _) => kind,
     };
     Err(Error::about(kind, "write_file", path))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_container_that_ended_meanwhile_is_told_from_a_failure() {
-        let kind = |status_code, message: &str| {
-            failed("exec")(Engine::DockerResponseServerError { status_code, message: message.to_owned() })
-                .kind()
-        };
-        let ended = "Container 1f2e is not running: Exited (137) Less than a second ago";
-        assert_eq!(kind(500, ended), ErrorKind::Disconnected);
-        assert_eq!(kind(409, ended), ErrorKind::Disconnected);
-        assert_eq!(kind(500, "no space left on device"), ErrorKind::Internal);
-    }
 }

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::link::{Answer, Call, Link};
+use super::answer::Answer;
+use super::link::{Call, Link};
 use crate::process::HeadTail;
 use crate::wire::response::Failed;
 use crate::wire::{Data, Request, Response, request, response};

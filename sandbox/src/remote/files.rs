@@ -8,7 +8,8 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::PATIENCE;
-use super::link::{Answer, Call, Link};
+use super::answer::Answer;
+use super::link::{Call, Link};
 use super::machine::Lent;
 use crate::wire::request::{MkdirAll, Path, WriteFile};
 use crate::wire::response::Failed;

@@ -10,13 +10,11 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
+use super::answer::{Answer, Unusable};
 use super::transfer::Transfers;
-use crate::live::Stream;
-use crate::process::HeadTail;
 use crate::wire::request::Cancel;
-use crate::wire::response::DirEntry;
 use crate::wire::{CALLS_MAX, FRAME_BYTES_MAX, Feature, Frame, Register, Request, Response, live};
-use crate::{DIR_ENTRIES_MAX, Error, ErrorKind, Result, SandboxPath, UserId};
+use crate::{Error, ErrorKind, Result, SandboxPath, UserId};
 
 /// Frames that wait to be sent, at most.
 const WAITING_FRAMES: usize = 64;
@@ -97,19 +95,6 @@ impl Drop for Attached {
 struct Pending {
     answer: Answer,
     caller: oneshot::Sender<Result<Answer, Unusable>>,
-}
-
-/// An answer that makes no sense.
-#[derive(Debug)]
-struct Unusable;
-
-/// An answer, with the parts that came ahead of it.
-#[derive(Debug)]
-pub(super) struct Answer {
-    pub(super) response: Response,
-    pub(super) stdout: HeadTail,
-    pub(super) stderr: HeadTail,
-    pub(super) entries: Vec<DirEntry>,
 }
 
 /// A request and what it may cost.
@@ -382,34 +367,6 @@ async fn send(outgoing: mpsc::Sender<Outgoing>, room: Arc<Semaphore>, text: Stri
 pub(super) fn disconnected(operation: &'static str) -> Error {
     let message = "the runner is not connected: start it, or wait until it has connected again";
     Error::new(ErrorKind::Disconnected, operation, message)
-}
-
-impl Answer {
-    pub(super) fn new(output_bytes_max: usize) -> Self {
-        Self {
-            response: Response::Ok,
-            stdout: HeadTail::new(output_bytes_max),
-            stderr: HeadTail::new(output_bytes_max),
-            entries: Vec::new(),
-        }
-    }
-
-    fn take(&mut self, part: Response) -> Result<(), Unusable> {
-        match part {
-            Response::ExecOutput(output) => match output.stream {
-                Stream::Stdout => self.stdout.push(&output.data.0),
-                Stream::Stderr => self.stderr.push(&output.data.0),
-            },
-            Response::DirPart(part) => {
-                if self.entries.len() + part.entries.len() > DIR_ENTRIES_MAX {
-                    return Err(Unusable);
-                }
-                self.entries.extend(part.entries);
-            }
-            _ => return Err(Unusable),
-        }
-        Ok(())
-    }
 }
 
 /// A request that is given up when this is dropped before the answer.

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::link::{Answer, Call, Link, disconnected};
+use super::answer::Answer;
+use super::link::{Call, Link, disconnected};
 use crate::wire::request::Cancel;
 use crate::wire::response::{Outcome, Written};
 use crate::wire::{Request, Response};

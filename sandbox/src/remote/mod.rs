@@ -6,6 +6,7 @@
 //! * [`live`]: commands in which a caller takes part. [`machine`]: connections of a machine one after the other.
 //! * [`transfer`]: the transfers under way, as the HTTP connections of runners see them. [`moving`]: the same as the methods see them.
 
+mod answer;
 mod cutting;
 mod exec;
 mod files;

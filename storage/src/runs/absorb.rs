@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use policy::{RelPath, TreeId};
 
 use super::absorbed::Absorbed;
-use super::materialise::below;
+use super::scan::Scan;
 use super::steps::{Changed, Ready, adds_of, changes, deletions, growth_of, place};
 use super::{By, PreparedRun};
 use crate::core::copies::{Copy, CopyState, Entries, Fingerprint};
@@ -24,12 +24,6 @@ use crate::stat::Use;
 
 /// Entries that are placed while the tree is held: some milliseconds' work. Each has an open file until then.
 const BATCH: usize = 128;
-
-/// Entries named in [`Absorbed::skipped`].
-const SKIPPED_MAX: usize = 20;
-
-/// Characters of a path in [`Absorbed::skipped`].
-const SKIPPED_CHARACTERS: usize = 500;
 
 impl PreparedRun {
     /// Takes what the command did into the overlay. Nothing may run in the view any more.
@@ -381,58 +375,4 @@ struct Held<'a> {
 
 fn replaced() -> String {
     "another request replaced or reset the tree meanwhile".to_owned()
-}
-
-impl Absorbed {
-    pub(super) fn skip(&mut self, path: &OsStr, reason: &str) {
-        if self.skipped.len() < SKIPPED_MAX {
-            let path = path.to_string_lossy();
-            let shown: String = path.chars().take(SKIPPED_CHARACTERS).collect();
-            let rest = if shown.len() < path.len() { "…" } else { "" };
-            self.skipped.push(format!("`{shown}{rest}`: {reason}"));
-        }
-    }
-}
-
-/// A look at everything that a command left.
-pub(super) struct Scan<'a> {
-    pub(super) room: Room,
-    pub(super) found: &'a mut BTreeMap<OsString, Fingerprint>,
-    pub(super) absorbed: &'a mut Absorbed,
-}
-
-impl Scan<'_> {
-    /// Takes the fingerprints of everything below `dir`, opening up directories that the command closed.
-    ///
-    /// An entry that lies too deep, or under too long a path, is left out with its reason, so that it does not cost the
-    /// command the rest of its work.
-    pub(super) fn directory(&mut self, dir: &Dir, prefix: &OsStr, levels: usize) -> Result<()> {
-        let levels = levels.saturating_sub(1);
-        for entry in self.room.list(dir)? {
-            let Some(stat) = dir.stat_entry(&entry.name)? else { continue };
-            let path = below(prefix, &entry.name);
-            if path.len() > policy::path::PATH_BYTES_MAX {
-                self.absorbed.skip(&path, "its path is too long, and so is every path below it");
-                continue;
-            }
-            self.room.take_path(path.len())?;
-            if stat.kind == Kind::Directory {
-                if levels == 0 {
-                    self.absorbed.skip(&path, "it lies too deep, and so does everything below it");
-                    continue;
-                }
-                let below = match dir.open_closed_dir(&entry.name) {
-                    // Of another run in the same copy.
-                    Err(Error::NotFound(_) | Error::NotADirectory(_) | Error::Escape(_)) => continue,
-                    opened => opened?,
-                };
-                self.directory(&below, &path, levels)?;
-                // To open it may have changed its mode.
-                self.found.insert(path, Fingerprint::from(&below.stat()?));
-                continue;
-            }
-            self.found.insert(path, Fingerprint::from(&stat));
-        }
-        Ok(())
-    }
 }

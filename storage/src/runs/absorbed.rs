@@ -1,6 +1,14 @@
 //! [`Absorbed`]: what a command did to a merged view.
 
+use std::ffi::OsStr;
+
 use serde::{Deserialize, Serialize};
+
+/// Entries named in [`Absorbed::skipped`].
+const SKIPPED_MAX: usize = 20;
+
+/// Characters of a path in [`Absorbed::skipped`].
+const SKIPPED_CHARACTERS: usize = 500;
 
 /// The changes that a command made to a merged view.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,6 +34,18 @@ pub struct Absorbed {
     /// in.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub absorb_ms: u64,
+}
+
+impl Absorbed {
+    /// Notes an entry that was left out, while there are few.
+    pub(super) fn skip(&mut self, path: &OsStr, reason: &str) {
+        if self.skipped.len() < SKIPPED_MAX {
+            let path = path.to_string_lossy();
+            let shown: String = path.chars().take(SKIPPED_CHARACTERS).collect();
+            let rest = if shown.len() < path.len() { "…" } else { "" };
+            self.skipped.push(format!("`{shown}{rest}`: {reason}"));
+        }
+    }
 }
 
 fn is_zero<N: Default + PartialEq>(number: &N) -> bool {

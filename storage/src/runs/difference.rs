@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 
 use super::PreparedRun;
-use super::absorb::Scan;
 use super::absorbed::Absorbed;
+use super::scan::Scan;
 use crate::core::copies::Fingerprint;
 use crate::dir::DEPTH_MAX;
 use crate::error::Result;

@@ -22,6 +22,7 @@ mod materialise;
 mod plan;
 mod points;
 mod prepare;
+mod scan;
 mod see;
 mod steps;
 
