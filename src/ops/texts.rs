@@ -40,7 +40,7 @@ pub struct NewText {
 
 /// The part that was read of a text file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ReadText {
+pub struct LocalText {
     /// The text.
     pub text: Text,
     /// How it lies on the disk.
@@ -68,20 +68,20 @@ pub enum Text {
 }
 
 /// Reads a text from the disk, whole without a range.
-pub(super) fn read_from(files: &Files, path: &RelPath, range: LineRange, limit: u64) -> Result<ReadText> {
+pub(super) fn read_from(files: &Files, path: &RelPath, range: LineRange, limit: u64) -> Result<LocalText> {
     if range != LineRange::ALL {
         let Opened { file, stat, layer } = files.open(path)?;
         // Bytes that are added during the read belong to the next text.
         let utf8 = lines(file.take(stat.size), path, range, limit);
         let is_utf8 = utf8.as_ref().is_ok_and(|(_, is_utf8)| *is_utf8);
         if is_utf8 || stat.size > limit {
-            return Ok(ReadText { text: utf8?.0, encoding: TextEncoding::Utf8, stat, layer });
+            return Ok(LocalText { text: utf8?.0, encoding: TextEncoding::Utf8, stat, layer });
         }
         // Only a whole text tells which encoding it is in.
     }
     let (bytes, stat, layer) = files.read_whole(path, limit)?;
     let (text, encoding) = part(bytes, path, range, limit)?;
-    Ok(ReadText { text, encoding, stat, layer })
+    Ok(LocalText { text, encoding, stat, layer })
 }
 
 /// Lines that can be read are counted from 1.

@@ -23,7 +23,7 @@ use tokio::sync::OnceCell;
 use self::failures::is_possible;
 pub use self::files::UNTAGGED;
 pub(super) use self::files::{Written, tag};
-pub(super) use self::texts::{Edited, ReadText};
+pub(super) use self::texts::{Edited, RemoteText};
 use super::error::{Error, Result};
 use super::said::{Said, bounded};
 

@@ -41,7 +41,7 @@ pub struct Edited {
 
 /// A text that was read.
 #[derive(Debug)]
-pub struct ReadText {
+pub struct RemoteText {
     /// The text, or some of its lines.
     pub text: Text,
     /// How it lies there.
@@ -112,7 +112,12 @@ impl Backend {
     ///
     /// # Errors
     /// [`storage::Error::NotText`], [`Error::Invalid`] for a line 0, [`Error::Remote`].
-    pub async fn read_text(&self, path: &RelPath, range: LineRange, work: TextWork<'_>) -> Result<ReadText> {
+    pub async fn read_text(
+        &self,
+        path: &RelPath,
+        range: LineRange,
+        work: TextWork<'_>,
+    ) -> Result<RemoteText> {
         check_range(range)?;
         let TextWork { admission, limit } = work;
         let (bytes, version) = self.whole(path, limit).await?;
@@ -120,7 +125,7 @@ impl Backend {
         let job = Job::of(&self.user, Weight::Scan);
         let read = move || {
             let (text, encoding) = part(bytes, &path, range, limit)?;
-            Ok(ReadText { text, encoding, bytes: size, version })
+            Ok(RemoteText { text, encoding, bytes: size, version })
         };
         admission.work(job, read).await
     }

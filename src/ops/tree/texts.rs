@@ -49,7 +49,7 @@ impl Tree {
             }
             Location::Remote(backend) => {
                 let read = backend.read_text(path, range, self.service.text_work()).await?;
-                let remote::ReadText { text, encoding, bytes, version } = read;
+                let remote::RemoteText { text, encoding, bytes, version } = read;
                 let etag = version.as_ref().map(remote::tag);
                 Ok(ReadText { text, encoding, size: bytes, etag, layer: None })
             }
@@ -57,7 +57,7 @@ impl Tree {
     }
 
     /// Reads a text of this service.
-    async fn read_own(&self, seen: Seen, path: RelPath, range: LineRange) -> Result<texts::ReadText> {
+    async fn read_own(&self, seen: Seen, path: RelPath, range: LineRange) -> Result<texts::LocalText> {
         let job = Job::read(&seen.id);
         let files = self.service.store.files(seen.id).of_version(seen.version);
         let limit = self.service.file_limits.text_bytes;
@@ -65,7 +65,7 @@ impl Tree {
         if let Some((bytes, stat, layer)) = files.read_cached(&path).filter(|(_, stat, _)| stat.size <= limit)
         {
             let (text, encoding) = part(bytes, &path, range, limit)?;
-            return Ok(texts::ReadText { text, encoding, stat, layer });
+            return Ok(texts::LocalText { text, encoding, stat, layer });
         }
         let (small, place) = (files.clone(), path.clone());
         let look = move || {
