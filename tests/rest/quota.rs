@@ -397,3 +397,19 @@ fn runs_of_one_user_in_many_trees_are_ended_when_they_fill_more_than_the_user_ma
         client.put(format!("{}/raw/f", workspace("u", "x")), "x").refused(507, "quota");
     }
 }
+
+/// Half a gigabyte takes longer than this to pack on any machine; the tree is free afterwards.
+#[test]
+fn a_request_that_takes_longer_than_it_may_is_refused_and_holds_nothing() {
+    let service = Service::configured("[limits.work]\nlong_ms = 100\n");
+    let (client, tree) = (&service.client, skill("u", "a", "s"));
+    // On a slow machine even this may take longer.
+    let written = |text: &str| (0..20).any(|_| client.put(format!("{tree}/raw/f"), text).status / 100 == 2);
+    assert!(written("x"));
+    let line = "for i in $(seq 15); do truncate -s 32M sparse$i; done; ls | grep -c sparse";
+    let ran = client.post_json(format!("{tree}/exec"), &json!({ "shell": line })).ok();
+    assert_eq!(ran["data"]["stdout"], "15\n", "{ran}");
+    let refusal = client.get(format!("{tree}/download")).refused(413, "too_large");
+    assert!(refusal["data"].as_str().unwrap().contains("`limits.work.long_ms`"), "{refusal}");
+    assert!(written("y"));
+}

@@ -104,6 +104,29 @@ fn a_founding_runner_answers_for_all_workspaces_of_its_user() {
     assert_eq!(written["body"], json!({"path": "/home/u/work/new.txt", "data": "bmV3", "perm": 0o644}));
 }
 
+/// The ninth of one user; those that are known come back, and another user has as many.
+#[test]
+fn a_user_lends_eight_machines() {
+    let service = Service::start();
+    let client = &service.client;
+    let named = |user: &str, number: usize| {
+        let body = json!({ "user_id": user, "auth_token": "", "workspace": "/home/u/work", "name": format!("machine-{number}") });
+        register(client, user, &body)
+    };
+    let mut lent = Vec::new();
+    for number in 0..8 {
+        let (socket, told) = named("alice", number);
+        assert_eq!(told["type"], "register_ok", "{told}");
+        lent.push(socket);
+    }
+    let (_, told) = named("alice", 8);
+    assert_eq!((&told["type"], &told["body"]["code"]), (&json!("error"), &json!("EBUSY")), "{told}");
+    assert_eq!(named("alice", 3).1["type"], "register_ok");
+    assert_eq!(named("bob", 8).1["type"], "register_ok");
+    let listed = client.get("/v1/runners/alice").ok();
+    assert_eq!(listed["data"].as_array().unwrap().len(), 8, "{listed}");
+}
+
 #[test]
 fn a_registration_is_refused_by_token_then_by_user_and_the_first_frame_must_be_one() {
     let config = [
