@@ -47,6 +47,7 @@ pub use service::networks::Listening;
 pub use service::owners::OwnerMaps;
 pub use service::ports::ListeningSocket;
 pub use service::ports::holders::{Holder, RunNumber};
+pub use service::processor_share::sessions_have_shares;
 pub use service::projects;
 pub use service::run::handle::RunHandle;
 pub use service::run::live::{Chunk, Control, Feed, Live, Signal, Stream, WindowSize};

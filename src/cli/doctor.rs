@@ -123,6 +123,14 @@ fn describe(report: &HostReport, config: &Config) {
         say(&format!("{name:<16} {layer}"));
     }
     say(&format!("memory bound     {}", enforcement.memory_bound));
+    if exec::sessions_have_shares() {
+        say(
+            "processors       a command with many sessions has many shares of them: give the service a control group with a",
+        );
+        say(
+            "                 share of its own (`CPUWeight=` in its unit), or set `kernel.sched_autogroup_enabled` to 0",
+        );
+    }
     for note in &enforcement.notes {
         say(&format!("                 note: {note}"));
     }

@@ -10,6 +10,7 @@ pub(crate) mod networks;
 pub(crate) mod own_mounts;
 pub(crate) mod owners;
 pub(crate) mod ports;
+pub(crate) mod processor_share;
 pub mod projects;
 pub(crate) mod residents;
 pub(crate) mod run;
