@@ -401,7 +401,7 @@ fn runs_of_one_user_in_many_trees_are_ended_when_they_fill_more_than_the_user_ma
 /// Half a gigabyte takes longer than this to pack on any machine; the tree is free afterwards.
 #[test]
 fn a_request_that_takes_longer_than_it_may_is_refused_and_holds_nothing() {
-    let service = Service::configured("[limits.work]\nlong_ms = 100\n");
+    let service = Service::configured("[limits.work]\nlong_ms = 50\n");
     let (client, tree) = (&service.client, skill("u", "a", "s"));
     // On a slow machine even this may take longer.
     let written = |text: &str| (0..20).any(|_| client.put(format!("{tree}/raw/f"), text).status / 100 == 2);
