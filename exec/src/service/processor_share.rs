@@ -1,5 +1,5 @@
 //! Whether the kernel shares out the processors by session among the processes of the service and of its commands (sched(7), "The
-//! autogroup feature"): then a command that begins many sessions has many shares, whatever the priority of its processes.
+//! autogroup feature"): then a command that begins many sessions has many shares, and the priority of its processes does not count.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use std::path::Path;
 const CGROUPS: &str = "/sys/fs/cgroup";
 
 /// Tells whether each session has a share of its own here: the kernel groups by session, and this process is in no control group for the
-/// share of the processors. Where that cannot be read, nobody is told.
+/// share of the processors. False where that cannot be read.
 #[must_use]
 pub fn sessions_have_shares() -> bool {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();

@@ -38,7 +38,7 @@ struct Load {
 }
 
 impl Default for Workloads {
-    /// Nobody has worked yet, on the processors of this machine that the service may use.
+    /// No user has worked yet, on the processors of this machine that the service may use.
     fn default() -> Self {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
@@ -50,7 +50,7 @@ impl Default for Workloads {
 }
 
 impl Workloads {
-    /// Begins to account for a run of `user`; that of no user counts for nobody.
+    /// Begins to account for a run of `user`; one without a user is not accounted for.
     pub(crate) fn begin(self: &Arc<Self>, user: Option<&UserId>) -> Working {
         Working { account: user.map(|user| (Arc::clone(self), user.clone())), began: Instant::now() }
     }
@@ -87,7 +87,7 @@ impl Workloads {
 }
 
 /// The work of one run. When it is dropped, the run was ended by force: then it counts as if it had used all processors for
-/// [`BY_FORCE`], because nobody collects the figures of processes that are killed.
+/// [`BY_FORCE`], because the kernel drops the figures of processes that it kills with their namespace.
 #[derive(Debug)]
 pub(crate) struct Working {
     account: Option<(Arc<Workloads>, UserId)>,

@@ -33,6 +33,7 @@ impl Launcher {
     /// * [`Error::TooLarge`], [`Error::Unpassable`]: input or arguments that cannot be handed over.
     /// * [`Error::Tree`], [`Error::Directory`]: the tree or the working directory cannot be opened.
     /// * [`Error::Step`]: confining the new process failed; the program did not start.
+    /// * [`Error::Processes`]: the other commands of the user have all processes that they may.
     /// * [`Error::Networks`]: there are too many commands of too many users and agents at once.
     /// * [`Error::LauncherStart`], [`Error::LauncherDied`], [`Error::Walls`], [`Error::Resource`]: the host failed.
     pub async fn run(self: &Arc<Self>, spec: RunSpec) -> Result<ExecResult, Error> {
