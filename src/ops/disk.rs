@@ -16,6 +16,7 @@
 //! nothing is left and no tree shows by whom it is taken, all runs are ended.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -109,19 +110,16 @@ impl DiskWatch {
                     Run { number, ceiling: gauge.ceiling(), is_known: false, halt: Arc::clone(&sender) };
                 let key = gauge.key();
                 keys.push(key.clone());
-                let gauge = Arc::new(gauge);
-                let watched = trees.entry(key).or_insert_with(|| Watched {
-                    gauge: Arc::clone(&gauge),
-                    runs: Vec::new(),
-                    last: None,
-                    interval: USUAL,
-                    due,
-                    earliest: due,
-                    is_owed: false,
-                });
-                if watched.runs.is_empty() {
-                    watched.gauge = gauge;
-                }
+                let watched = match trees.entry(key) {
+                    Entry::Occupied(entry) => {
+                        let watched = entry.into_mut();
+                        if watched.runs.is_empty() {
+                            watched.gauge = Arc::new(gauge);
+                        }
+                        watched
+                    }
+                    Entry::Vacant(entry) => entry.insert(Watched::new(gauge, due)),
+                };
                 watched.hasten(due);
                 watched.runs.push(run);
             }
@@ -258,6 +256,19 @@ fn processor_time() -> Duration {
 }
 
 impl Watched {
+    /// A tree that is to be looked at first by `due`.
+    fn new(gauge: Gauge, due: Instant) -> Self {
+        Self {
+            gauge: Arc::new(gauge),
+            runs: Vec::new(),
+            last: None,
+            interval: USUAL,
+            due,
+            earliest: due,
+            is_owed: false,
+        }
+    }
+
     /// Has it looked at by `due`, if that is not too soon.
     fn hasten(&mut self, due: Instant) {
         self.interval = self.interval.min(USUAL);

@@ -32,9 +32,57 @@ pub(crate) struct Points {
 pub(crate) struct HeldPoints {
     /// The directory that the others lie in.
     pub(crate) above: Point,
+    /// Those that runs hold one by one.
     pub(crate) skills: HashMap<SkillId, Point>,
+    /// Those that runs hold all at once, and how many runs do. All of them were made for runs.
+    pub(crate) whole: Vec<(Arc<PointSet>, usize)>,
     /// All of them, when all runs that hold them see the same skills, and all were made for runs.
     pub(crate) set: Option<Arc<PointSet>>,
+}
+
+impl HeldPoints {
+    /// Notes one run more that holds all of `set`.
+    pub(crate) fn hold_whole(&mut self, set: &Arc<PointSet>) {
+        match self.whole.iter_mut().find(|(held, _)| Arc::ptr_eq(held, set)) {
+            Some((_, runs)) => *runs += 1,
+            None => self.whole.push((Arc::clone(set), 1)),
+        }
+    }
+
+    /// Notes one run less that holds all of `set`. Returns the skills whose directories no run needs any more.
+    pub(crate) fn leave_whole<'a>(&mut self, set: &'a Arc<PointSet>) -> Vec<&'a SkillId> {
+        let Some(index) = self.whole.iter().position(|(held, _)| Arc::ptr_eq(held, set)) else {
+            return Vec::new();
+        };
+        if let Some((_, runs)) = self.whole.get_mut(index)
+            && *runs > 1
+        {
+            *runs -= 1;
+            return Vec::new();
+        }
+        self.whole.swap_remove(index);
+        let mut free = Vec::with_capacity(set.skills.len());
+        for skill in &set.skills {
+            if let Some(point) = self.skills.get_mut(skill) {
+                point.was_made = true;
+            } else if !self.is_held_whole(skill) {
+                free.push(skill);
+            }
+        }
+        free
+    }
+
+    /// Notes one run less of those that hold the directory of `skill` by itself. Tells whether no run needs it any more and
+    /// it was made for runs.
+    pub(crate) fn leave(&mut self, skill: &SkillId) -> bool {
+        let Some((true, was_made)) = self.skills.get_mut(skill).map(Point::leave) else { return false };
+        self.skills.remove(skill);
+        was_made && !self.is_held_whole(skill)
+    }
+
+    fn is_held_whole(&self, skill: &SkillId) -> bool {
+        self.whole.iter().any(|(set, _)| set.skills.contains(skill))
+    }
 }
 
 /// A directory that runs need.

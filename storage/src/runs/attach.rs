@@ -26,7 +26,8 @@ impl PreparedRun {
     /// [`Error::Io`](crate::Error::Io) when descriptors run out; [`Error::NotFound`](crate::Error::NotFound) when a
     /// command of the same user has removed one.
     pub fn attachments(&self) -> Result<Vec<Attachment>> {
-        let mut attachments = Vec::new();
+        // The tree, home and temporary, and the skills.
+        let mut attachments = Vec::with_capacity(self.skills.len() + 3);
         let is_copied = self.skills.iter().any(|seen| seen.id == self.id);
         let tree = match &self.id {
             TreeId::Workspace(..) if !is_copied => Some(self.store.plain(&self.id, false)?.dir),

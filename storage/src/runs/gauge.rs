@@ -66,7 +66,8 @@ impl PreparedRun {
         let dirs = self.store.counted_dirs(&workspace)?;
         let mut ceilings = self.ceilings.iter();
         let mut next = || ceilings.next().copied().unwrap_or(Ceiling::Unknown);
-        let mut gauges = vec![Gauge::new(&self.store, workspace, Measured::Tree(dirs), next())?];
+        let mut gauges = Vec::with_capacity(self.skills.len() + 1);
+        gauges.push(Gauge::new(&self.store, workspace, Measured::Tree(dirs), next())?);
         for seen in &self.skills {
             let measured = match &seen.by {
                 By::Live(seat) => Measured::View { upper: Arc::clone(seat.upper()), inode: seat.upper_inode },

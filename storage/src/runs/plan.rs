@@ -1,5 +1,6 @@
 //! [`PlannedRun`]: a run as it is planned, before anything is made for it.
 
+use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
@@ -72,12 +73,8 @@ impl Runs {
                 (View { tree, scratch, skills, sandbox_path, aliases, owner }, PathBuf::from(TEMPORARY))
             }
         };
-        let mut once: Vec<SkillId> = Vec::new();
-        for skill in skills {
-            if !once.contains(skill) {
-                once.push(skill.clone());
-            }
-        }
+        let mut named = HashSet::with_capacity(skills.len());
+        let once: Vec<SkillId> = skills.iter().filter(|skill| named.insert(*skill)).cloned().collect();
         let mut view = view;
         if placement == Placement::InPlace {
             view.skills = once.iter().map(|skill| self.copy_path(&copy_name(&skill_of(id, skill)))).collect();

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use policy::{SkillId, TreeId, WorkspaceId};
 
 use super::Runs;
-use crate::core::mount_points::{IdlePoints, Mark, Point, PointSet};
+use crate::core::mount_points::{IdlePoints, Mark, PointSet};
 use crate::core::store::Store;
 use crate::dir::Dir;
 use crate::error::{Error, Result};
@@ -32,7 +32,10 @@ pub(super) struct MountPoints {
     workspace: TreeId,
     /// Whether the directory that the others lie in is held.
     holds_above: bool,
+    /// Those that it holds one by one.
     skills: Vec<SkillId>,
+    /// Those that it holds all at once.
+    whole: Option<Arc<PointSet>>,
     /// Whether they are those of an earlier run, or the workspace's own.
     pub(super) are_kept: bool,
     /// That of their set; 0 for none.
@@ -66,7 +69,8 @@ impl Runs {
             store: self.store.clone(),
             workspace: workspace.clone(),
             holds_above: false,
-            skills: Vec::with_capacity(skills.len()),
+            skills: Vec::new(),
+            whole: None,
             are_kept: false,
             number: 0,
         };
@@ -81,6 +85,7 @@ impl Runs {
         points.hold_above(was_made);
         let (mut all_were_made, mut none_was_made) = (was_made && recurs, !was_made);
         let mut marks = Vec::with_capacity(skills.len());
+        points.skills.reserve(skills.len());
         for (index, skill) in skills.iter().enumerate() {
             let was_made = match standing {
                 Standing::Views | Standing::Mounts => {
@@ -246,12 +251,10 @@ impl MountPoints {
         let held = points.entry(self.workspace.clone()).or_default();
         held.above.hold(true);
         self.holds_above = true;
-        for skill in &set.skills {
-            held.skills.entry(skill.clone()).or_default().hold(true);
-            self.skills.push(skill.clone());
-        }
+        held.hold_whole(&set);
         self.number = set.number;
         self.are_kept = true;
+        self.whole = Some(Arc::clone(&set));
         held.set = Some(set);
     }
 
@@ -268,14 +271,8 @@ impl MountPoints {
     fn release(&self) -> (Vec<&SkillId>, bool, Option<Arc<PointSet>>) {
         let mut points = self.store.points().held.lock();
         let Some(held) = points.get_mut(&self.workspace) else { return (Vec::new(), false, None) };
-        let mut free = Vec::with_capacity(self.skills.len());
-        for skill in &self.skills {
-            let Some((true, was_made)) = held.skills.get_mut(skill).map(Point::leave) else { continue };
-            held.skills.remove(skill);
-            if was_made {
-                free.push(skill);
-            }
-        }
+        let mut free = self.whole.as_ref().map(|set| held.leave_whole(set)).unwrap_or_default();
+        free.extend(self.skills.iter().filter(|skill| held.leave(skill)));
         if !self.holds_above {
             return (free, false, None);
         }

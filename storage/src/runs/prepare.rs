@@ -31,7 +31,8 @@ impl PlannedRun {
     pub fn prepare(self) -> Result<PreparedRun> {
         let Self { store, id, view, temporary, placement, is_aside, skills, run } = self;
         let occupant = store.workspaces().occupy(WorkspaceId::of(&id));
-        let ceilings = store.runs().ceilings(&id, is_aside, &skills)?;
+        let trees: Vec<TreeId> = skills.iter().map(|skill| skill_of(&id, skill)).collect();
+        let ceilings = store.runs().ceilings(&id, is_aside, &trees)?;
         store.admit_run_of(id.user())?;
         let home = store.runs().home(&id, view.owner)?;
         if placement == Placement::InPlace {
@@ -43,7 +44,7 @@ impl PlannedRun {
             id,
             view,
             temporary,
-            skills: Vec::new(),
+            skills: Vec::with_capacity(skills.len().max(1)),
             ceilings,
             points: None,
             home,
@@ -55,7 +56,7 @@ impl PlannedRun {
         match &prepared.id {
             TreeId::Workspace(..) => {
                 prepared.see_workspace(is_aside)?;
-                prepared.see_skills(&skills, placement)?;
+                prepared.see_skills(&skills, trees, placement)?;
             }
             TreeId::Skill(..) => prepared.see_skill(placement, is_aside)?,
         }
@@ -67,12 +68,15 @@ impl PlannedRun {
 
 impl Runs {
     /// How far a run in `id` may let grow what [`PreparedRun::gauges`] measure, in their order.
-    fn ceilings(&self, id: &TreeId, is_aside: bool, skills: &[SkillId]) -> Result<Vec<Ceiling>> {
+    fn ceilings(&self, id: &TreeId, is_aside: bool, skills: &[TreeId]) -> Result<Vec<Ceiling>> {
         let workspace = WorkspaceId::of(id).workspace();
         let own = (is_aside || matches!(id, TreeId::Skill(..))).then(|| id.clone());
-        let seen = skills.iter().map(|skill| skill_of(id, skill));
-        let trees = std::iter::once(workspace).chain(own).chain(seen);
-        trees.map(|tree| self.store.ceiling(&tree)).collect()
+        // Collecting results would make the list without knowing its length.
+        let mut ceilings = Vec::with_capacity(skills.len() + 2);
+        for tree in std::iter::once(&workspace).chain(&own).chain(skills) {
+            ceilings.push(self.store.ceiling(tree)?);
+        }
+        Ok(ceilings)
     }
 
     /// The home of a run in `id`, with what every home has; it belongs to `owner`.
@@ -131,8 +135,8 @@ impl PreparedRun {
         Ok(())
     }
 
-    /// Has a run of a workspace see `skills`, and makes the places in the workspace where they stand.
-    fn see_skills(&mut self, skills: &[SkillId], placement: Placement) -> Result<()> {
+    /// Has a run of a workspace see `skills`, which are `trees`, and makes the places in the workspace where they stand.
+    fn see_skills(&mut self, skills: &[SkillId], trees: Vec<TreeId>, placement: Placement) -> Result<()> {
         if skills.is_empty() {
             return Ok(());
         }
@@ -142,8 +146,8 @@ impl PreparedRun {
             Placement::InPlace => Sight::Shared,
         };
         let mut copied = Use::default();
-        for skill in skills {
-            let seen = runs.see(skill_of(&self.id, skill), sight, || self.store.stage().fresh_name())?;
+        for tree in trees {
+            let seen = runs.see(tree, sight, || self.store.stage().fresh_name())?;
             copied = copied.plus(seen.copied());
             self.skills.push(seen);
             runs.check_copied(skills.len(), copied)?;

@@ -94,6 +94,17 @@ fn a_run_sees_no_directory_of_a_skill_that_it_did_not_ask_for() {
         end(run);
         assert_eq!(names(&root(&fixture, "u")), Vec::<String>::new());
     }
+    // Nor do runs with skills of which another run, that found its directories again, has some.
+    for is_first in [true, false] {
+        let (all, one) = (run(&fixture, &["s", "t"]), run(&fixture, &["s"]));
+        assert!(all.recurs());
+        let (next, last, left) = if is_first { (all, one, &["s"][..]) } else { (one, all, &["s", "t"][..]) };
+        end(next);
+        assert_eq!(names(&skills), left);
+        end(last);
+        assert_eq!(names(&root(&fixture, "u")), Vec::<String>::new());
+        end(run(&fixture, &["s", "t"]));
+    }
     // Runs of different skills at once leave nothing either.
     let (one, other) = (run(&fixture, &["s"]), run(&fixture, &["r"]));
     assert_eq!(names(&skills), ["r", "s"]);
