@@ -87,6 +87,26 @@ say('unbound', lambda: new().listen()); say('file', lambda: connect('link'))
 }
 
 #[tokio::test]
+async fn a_program_binds_many_sockets_before_it_listens_at_the_first() {
+    for sandbox in sandboxes() {
+        let script = r"
+import socket
+new = lambda: socket.socket(socket.AF_UNIX)
+servers = [new() for _ in range(60)]
+for number, server in enumerate(servers): server.bind(f's{number}')
+for _ in range(2):
+    for server in servers: server.listen()
+for number, server in enumerate(servers):
+    client = new(); client.connect(f's{number}'); client.sendall(b'word')
+    assert server.accept()[0].recv(9) == b'word', number
+print('all')
+";
+        let result = python(&sandbox, Network::None, script).await;
+        assert_eq!((result.stdout.as_str(), result.stderr.as_str()), ("all\n", ""));
+    }
+}
+
+#[tokio::test]
 async fn servers_of_the_standard_library_have_their_clients() {
     for sandbox in sandboxes() {
         let script = r"

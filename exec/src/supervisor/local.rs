@@ -33,8 +33,11 @@ use crate::sys;
 
 /// Where programs keep sockets although the run has another temporary directory.
 const TEMPORARY: &[u8] = b"/tmp/";
-/// Sockets of one run that are remembered: bound and not listening yet, and listening. The oldest is forgotten first.
-const REMEMBERED_MAX: usize = 16;
+/// Sockets of one run that are bound and do not listen yet, each of which takes a descriptor of the service. The oldest is let
+/// go first.
+const BOUND_MAX: usize = 64;
+/// Sockets of one run that are known to listen. The oldest is forgotten first: it goes on, and cannot be told once more to listen.
+const LISTENING_MAX: usize = 1024;
 /// Connections of one run that wait for a listener to have room.
 const WAITING_MAX: usize = 16;
 
@@ -80,7 +83,7 @@ impl LocalSockets {
         }
         let inode = rustix::fs::fstat(&new)?.st_ino;
         slot.fill(&new, listener, call)?;
-        remember(&mut self.bound, (inode, new));
+        remember(&mut self.bound, (inode, new), BOUND_MAX);
         Ok(())
     }
 
@@ -140,7 +143,7 @@ impl LocalSockets {
         // From here on only the caller has it, so that it is closed when the caller closes it.
         let (_, socket) = self.bound.remove(found).ok_or(Errno::ACCESS)?;
         rustix::net::listen(&socket, backlog)?;
-        remember(&mut self.listening, inode);
+        remember(&mut self.listening, inode, LISTENING_MAX);
         Ok(())
     }
 
@@ -242,8 +245,8 @@ fn either(path: Errno, temporary: Errno) -> Errno {
     if temporary == Errno::NOENT { path } else { temporary }
 }
 
-fn remember<T>(all: &mut VecDeque<T>, one: T) {
-    while all.len() >= REMEMBERED_MAX {
+fn remember<T>(all: &mut VecDeque<T>, one: T, most: usize) {
+    while all.len() >= most {
         all.pop_front();
     }
     all.push_back(one);
