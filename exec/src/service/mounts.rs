@@ -10,7 +10,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use policy::attachment::{Role, TEMPORARY};
+use policy::attachment::Role;
 use rustix::mount::{OpenTreeFlags, open_tree};
 
 use crate::error::Error;
@@ -19,9 +19,6 @@ use crate::wire::MOUNTS_MAX;
 
 /// A directory that a mounted run sees: of the host, or the root of a detached mount.
 pub type Attachment = policy::attachment::Attachment<Arc<OwnedFd>>;
-
-/// Where [`TEMPORARY`] leads: a Landlock rule on its parent holds for what is mounted there.
-const TEMPORARY_MOUNT: &str = "/private/tmp";
 
 /// The clones for one run, in the order in which they are attached: the tree before what stands below it.
 #[derive(Debug)]
@@ -56,10 +53,7 @@ impl Clones {
             sys::restrict_mount(mount.as_fd(), Extent::One, forbidden)
                 .map_err(Error::resource("mount_setattr"))?;
             clones.mounts.push(mount);
-            clones.at.push(match attachment.at.as_str() {
-                TEMPORARY => TEMPORARY_MOUNT.to_owned(),
-                other => other.to_owned(),
-            });
+            clones.at.push(attachment.at.clone());
         }
         Ok(clones)
     }

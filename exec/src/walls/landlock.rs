@@ -88,13 +88,7 @@ impl Walls {
         };
         if let Some(root) = root {
             // Rules on parents, because what is mounted for each run is new to Landlock.
-            let own = [
-                (".", LIST),
-                ("etc", READ_TREE),
-                ("kernel", READ_TREE),
-                ("dev", OWN | DEVICE),
-                ("private", rights),
-            ];
+            let own = [(".", LIST), ("etc", READ_TREE), ("kernel", READ_TREE), ("dev", OWN | DEVICE)];
             for (path, access) in own {
                 grant(open_below(root, path), access);
             }

@@ -3,12 +3,12 @@
 //! ```text
 //! /usr /bin /lib …      the host's, read-only            /workspace      empty; a run's tree or skills go over it
 //! /etc                  copies of what programs look for /home/sandbox   empty; a run's home goes over it
-//! /dev                  six devices, shm                 /private/tmp    empty; temporary files, /tmp leads here
+//! /dev                  six devices, shm                 /tmp            empty; temporary files go over it
 //! /kernel/proc          /proc leads here                 /run/aliases    further names of programs
 //! ```
 //!
-//! Two links instead of plain mount points, because a Landlock rule holds for what is below a directory and skips the
-//! mount point itself: what is mounted anew for every run needs a parent of its own that has a rule from the start.
+//! `/proc` is a link, because a Landlock rule holds for what is below a directory and skips the mount point itself: what is
+//! another file system in every run needs a parent of its own that has a rule from the start.
 //!
 //! A run's mount namespace is a copy of the launcher's, and copying costs by the number of mounts. So the old root is
 //! let go, and `/etc` is copied rather than mounted entry by entry ([`etc`]).
@@ -208,12 +208,11 @@ pub(super) fn enter(plan: &RootPlan) -> Result<(Root, OwnedFd), Failure> {
 /// Makes the directories and links of the root.
 fn fill(root: &Path) -> io::Result<()> {
     for directory in
-        ["etc", "dev/shm", "kernel/proc", "private/tmp", "home/sandbox", "workspace", "run", "var"]
+        ["etc", "dev/shm", "kernel/proc", "tmp", "home/sandbox", "workspace", "run", "var"]
     {
         make_dirs(&root.join(directory))?;
     }
     symlink("kernel/proc", root.join("proc"))?;
-    symlink("private/tmp", root.join("tmp"))?;
     symlink("/tmp", root.join("var/tmp"))?;
     for (name, target) in DEVICE_LINKS {
         symlink(target, root.join("dev").join(name))?;

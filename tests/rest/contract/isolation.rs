@@ -89,6 +89,24 @@ fn a_command_of_a_workspace_sees_the_skills_it_asks_for_and_no_others() {
 }
 
 /// How many runs were a resident's.
+#[test]
+fn tmp_is_a_directory_in_which_the_next_command_finds_what_was_left() {
+    let service = Service::start();
+    let client = &service.client;
+    if !in_namespaces(client) {
+        return;
+    }
+    client.upload(&skills("u", "a"), "baseline", &skill_zip("s", &[]));
+    let look = "stat -c %F /tmp /var/tmp/d; find /tmp -type f; ls -A /tmp; cd /tmp && pwd -P; mv d /tmp/e && ls /tmp; \
+                rmdir /tmp; rm -r /tmp/e";
+    for tree in [workspace("u", "a"), skill("u", "a", "s")] {
+        assert_eq!(shell(client, &tree, "mkdir /tmp/d; echo x > /tmp/d/f; echo $TMPDIR")["stdout"], "/tmp\n");
+        let seen = shell(client, &tree, look);
+        assert_eq!(seen["stdout"], "directory\ndirectory\n/tmp/d/f\nd\n/tmp\ne\n", "{seen}");
+        assert_eq!(shell(client, &workspace("other", "a"), "find /tmp")["stdout"], "/tmp\n");
+    }
+}
+
 fn residents_runs(client: &Client) -> u64 {
     let figures = client.get("/metrics");
     let figures = String::from_utf8_lossy(&figures.body).into_owned();

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use policy::RelPath;
-use policy::attachment::Role;
 use rustix::fs::{Mode, OFlags, ResolveFlags, openat2, readlinkat};
 
 use super::spec::RunSpec;
@@ -133,10 +132,9 @@ impl Launcher {
         };
         if let Some(clones) = clones {
             let tree = clones.tree().ok_or(Error::Attachments { most: MOUNTS_MAX })?;
-            // Rules on the parent hold for the temporary directory, another in every run.
-            let kept = spec.attachments.iter().filter(|attachment| attachment.role != Role::Temporary);
+            let seen = spec.attachments.iter();
             let own: Vec<Own<'_>> =
-                kept.map(|attachment| (attachment.directory.as_fd(), attachment.generation)).collect();
+                seen.map(|attachment| (attachment.directory.as_fd(), attachment.generation)).collect();
             let directory = enter(tree, &spec.directory)?;
             return Ok(Opened { directory, walls: build(&own)?, own: Vec::new(), temporary: None });
         }
