@@ -92,6 +92,9 @@ pub struct DiskLimits {
     pub bytes: u64,
     /// Names in one tree: files, directories, links, and marks of what was removed from a baseline.
     pub files: u64,
+    /// The room that the temporary files of one user and agent take on the disk, in bytes of whole blocks. They count for the
+    /// workspace, too.
+    pub tmp_bytes: u64,
     /// The room that all of a user takes on the disk together, in bytes of whole blocks.
     pub user_bytes: u64,
     /// Names in all that a user has; a file that keeps a snapshot or the content of one is a name, too.
@@ -107,6 +110,7 @@ impl Default for DiskLimits {
         Self {
             bytes: 2048 * MIB,
             files: 100_000,
+            tmp_bytes: 1024 * MIB,
             user_bytes: 16_384 * MIB,
             user_files: 1_000_000,
             free_bytes: 256 * MIB,

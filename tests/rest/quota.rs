@@ -13,8 +13,13 @@ const FILES: u64 = 2000;
 
 /// A service with small limits, at the strongest tier or at `landlock`.
 fn service(tier: &str) -> Option<Service> {
+    limited(tier, &format!("bytes = {LIMIT}\nfiles = {FILES}\n"))
+}
+
+/// A service with these `limits.disk`.
+fn limited(tier: &str, limits: &str) -> Option<Service> {
     let service = Service::configured(&format!(
-        "durability = \"relaxed\"\n[isolation]\nmaximum = \"{tier}\"\n[limits.disk]\nbytes = {LIMIT}\nfiles = {FILES}\n"
+        "durability = \"relaxed\"\n[isolation]\nmaximum = \"{tier}\"\n[limits.disk]\n{limits}"
     ));
     if !landlocked(&service.client) {
         return None;
@@ -136,6 +141,28 @@ fn ended(service: &Service, tree: &str, line: &str) -> Value {
 /// 1 MiB files without end; and an end all the same, which stays below 300 MB, should the service not stop it.
 const FILLING: &str =
     "i=0; while [ $i -lt 250 ]; do head -c 1048576 /dev/zero > f$i; sleep 0.02; i=$((i+1)); done";
+#[test]
+fn temporary_files_have_a_limit_of_their_own_beside_that_of_the_workspace() {
+    for tier in ["namespaces", "landlock"] {
+        let limits = format!("bytes = {}\ntmp_bytes = {}\n", 2048 * MIB, 8 * MIB);
+        let Some(service) = limited(tier, &limits) else { continue };
+        service.client.upload(&skills("u", "a"), "baseline", &skill_zip("s", &[]));
+        for tree in [workspace("u", "a"), skill("u", "a", "s")] {
+            let answer = ended(&service, &tree, &format!("cd $TMPDIR; {FILLING}"));
+            assert!(answer["data"]["hint"].as_str().unwrap().contains("$TMPDIR"), "{answer}");
+            // Nothing else is full, and the same user's commands find room again.
+            service.client.write(&tree, "file", "text");
+            let line = "rm $TMPDIR/f*; head -c 4000000 /dev/zero > $TMPDIR/f; head -c 40000000 /dev/zero > f; sleep 1; \
+                        rm f $TMPDIR/f; echo done";
+            let answer = exec(&service, &tree, line);
+            assert_eq!(
+                (&answer["data"]["stdout"], &answer["data"]["limit"]),
+                (&json!("done\n"), &Value::Null)
+            );
+        }
+    }
+}
+
 /// Empty files without end, but for 60 000. With rests, so that a busy machine looks before there are twice as many as may
 /// be, which no command could remove.
 const LITTERING: &str =

@@ -207,9 +207,7 @@ pub(super) fn enter(plan: &RootPlan) -> Result<(Root, OwnedFd), Failure> {
 
 /// Makes the directories and links of the root.
 fn fill(root: &Path) -> io::Result<()> {
-    for directory in
-        ["etc", "dev/shm", "kernel/proc", "tmp", "home/sandbox", "workspace", "run", "var"]
-    {
+    for directory in ["etc", "dev/shm", "kernel/proc", "tmp", "home/sandbox", "workspace", "run", "var"] {
         make_dirs(&root.join(directory))?;
     }
     symlink("kernel/proc", root.join("proc"))?;

@@ -1,5 +1,6 @@
 //! [`Gauge`]: what a run may fill, to be looked at while it runs.
 
+use std::ffi::OsStr;
 use std::sync::Arc;
 
 use policy::TreeId;
@@ -11,6 +12,7 @@ use crate::core::store::Store;
 use crate::core::usage::Ceiling;
 use crate::dir::Dir;
 use crate::error::Result;
+use crate::layout::TEMPORARY_NAME;
 use crate::stat::Use;
 
 /// The key of a measured tree: the tree, and the inode number of the directory that runs have of it.
@@ -31,6 +33,8 @@ pub struct Gauge {
 enum Measured {
     /// The tree itself.
     Tree(Vec<Dir>),
+    /// The directory for temporary files in the home, which has a limit of its own beside that of the workspace.
+    Temporary(Dir),
     /// The upper directory of the live view that the run is in.
     View { upper: Arc<Dir>, inode: u64 },
     /// A copy of a merged view. What is more in it than at first will be taken into the overlay.
@@ -57,7 +61,7 @@ pub struct Look {
 }
 
 impl PreparedRun {
-    /// The trees that the run may fill: the workspace with the home directory, then each skill that it sees.
+    /// The trees that the run may fill: the workspace with the home directory, each skill that it sees, and the temporary files.
     ///
     /// # Errors
     /// [`Error::Io`](crate::Error::Io) when descriptors run out.
@@ -66,8 +70,8 @@ impl PreparedRun {
         let dirs = self.store.counted_dirs(&workspace)?;
         let mut ceilings = self.ceilings.iter();
         let mut next = || ceilings.next().copied().unwrap_or(Ceiling::Unknown);
-        let mut gauges = Vec::with_capacity(self.skills.len() + 1);
-        gauges.push(Gauge::new(&self.store, workspace, Measured::Tree(dirs), next())?);
+        let mut gauges = Vec::with_capacity(self.skills.len() + 2);
+        gauges.push(Gauge::new(&self.store, workspace.clone(), Measured::Tree(dirs), next())?);
         for seen in &self.skills {
             let measured = match &seen.by {
                 By::Live(seat) => Measured::View { upper: Arc::clone(seat.upper()), inode: seat.upper_inode },
@@ -79,6 +83,9 @@ impl PreparedRun {
             };
             gauges.push(Gauge::new(&self.store, seen.id.clone(), measured, next())?);
         }
+        let temporary = self.home.open_dir_entry(OsStr::new(TEMPORARY_NAME))?;
+        // What it is to begin with is seen by the first look.
+        gauges.push(Gauge::new(&self.store, workspace, Measured::Temporary(temporary), Ceiling::Unknown)?);
         for gauge in &gauges {
             // A run may change everything that is known of the tree.
             self.store.accounts().doubt(&gauge.id);
@@ -94,7 +101,7 @@ impl Gauge {
         let inode = match &measured {
             Measured::Tree(dirs) => inode_of(dirs.first())?,
             Measured::View { inode, .. } => *inode,
-            Measured::Copy { dir, .. } => inode_of(Some(dir))?,
+            Measured::Copy { dir, .. } | Measured::Temporary(dir) => inode_of(Some(dir))?,
             Measured::PointKey => 0,
         };
         Ok(Self { store: store.clone(), id, inode, measured, ceiling })
@@ -115,15 +122,19 @@ impl Gauge {
     /// The room that the tree may take.
     #[must_use]
     pub fn limits(&self) -> Use {
-        self.store.limits_of(&self.id)
+        let tree = self.store.limits_of(&self.id);
+        match &self.measured {
+            Measured::Temporary(_) => Use { bytes: self.store.disk_limits().tmp_bytes, ..tree },
+            _ => tree,
+        }
     }
 
     /// A gauge of the same tree for when nothing runs in it any more; it holds nothing open. `None` for a copy, which
-    /// goes with its run.
+    /// goes with its run, and for temporary files, which are in the workspace.
     #[must_use]
     pub fn afterwards(&self) -> Option<Self> {
-        let is_copy = matches!(self.measured, Measured::Copy { .. });
-        (!is_copy).then(|| Self {
+        let is_the_runs = matches!(self.measured, Measured::Copy { .. } | Measured::Temporary(_));
+        (!is_the_runs).then(|| Self {
             store: self.store.clone(),
             id: self.id.clone(),
             inode: self.inode,
@@ -140,6 +151,12 @@ impl Gauge {
         let accounts = self.store.accounts();
         match &self.measured {
             Measured::Tree(dirs) => self.look_at(dirs.iter()),
+            Measured::Temporary(dir) => {
+                let mut counter = self.store.counter_of(&self.id);
+                counter.tree(dir)?;
+                let Counted { taken, is_whole } = counter.end();
+                Ok(Look { taken, is_whole, excess: Use::default() })
+            }
             Measured::View { upper, .. } => self.look_at(std::iter::once(upper.as_ref())),
             Measured::PointKey => self.seen(self.store.count(&self.id)?, Use::default()),
             Measured::Copy { dir, first } => {

@@ -173,7 +173,7 @@ pub(crate) fn of_limit(limit: Limit, limits: &RunLimits) -> String {
         }
         Limit::Disk => {
             "the run wrote more than the disk or its share of it has room for, and was ended; what it wrote \
-                        is still there: remove what is not needed"
+             is still there, also in `$TMPDIR`: remove what is not needed"
                 .to_owned()
         }
     }
