@@ -187,8 +187,17 @@ impl Locks {
         Ok(alone)
     }
 
-    /// The generation of a skill, for who holds it as it is.
+    /// The generation of a tree that is held as it is.
     pub(crate) fn generation(&self, tree: &TreeId, _held: &TreeRead<'_>) -> Generation {
+        self.changes_of(tree)
+    }
+
+    /// The generation of a tree that is held alone, which counts as a change.
+    pub(crate) fn generation_alone(&self, tree: &TreeId, _held: &TreeWrite<'_>) -> Generation {
+        self.changes_of(tree)
+    }
+
+    fn changes_of(&self, tree: &TreeId) -> Generation {
         let baseline = match tree {
             TreeId::Skill(_, agent, skill) => {
                 self.stripe(&self.baselines, (agent, skill)).changes.load(Ordering::Relaxed)

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use policy::{SkillId, TreeId, WorkspaceId};
 
 use super::Runs;
+use crate::core::lock::{Generation, TreeWrite};
 use crate::core::mount_points::{IdlePoints, Mark, PointSet};
 use crate::core::store::Store;
 use crate::dir::Dir;
@@ -40,6 +41,16 @@ pub(super) struct MountPoints {
     pub(super) are_kept: bool,
     /// That of their set; 0 for none.
     number: u64,
+    /// The state of the workspace when they came back, if no other run was in it.
+    since: Option<Undisturbed>,
+}
+
+/// The state of a workspace with one run in it. While it is the same, neither a request nor another run has changed anything
+/// there, and the run itself does not reach what its mounts cover.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Undisturbed {
+    generation: Generation,
+    entered: u64,
 }
 
 /// What stands at the places of skills in a workspace.
@@ -51,6 +62,12 @@ pub(super) enum Standing<'a> {
     Mounts,
     /// Links to these directories, one for each skill.
     Links(&'a [PathBuf]),
+}
+
+impl Undisturbed {
+    fn held_once_more(self) -> Self {
+        Self { generation: self.generation.after(1), ..self }
+    }
 }
 
 impl Runs {
@@ -73,12 +90,14 @@ impl Runs {
             whole: None,
             are_kept: false,
             number: 0,
+            since: None,
         };
-        let _alone = self.store.locks().write(workspace);
+        let alone = self.store.locks().write(workspace);
         let Plain { dir, owner, .. } = self.store.plain(workspace, true)?;
         let recurs = matches!(standing, Standing::Views);
         if recurs && let Some(set) = self.same_points(workspace, skills, &dir) {
             points.hold_all(set);
+            points.since = self.undisturbed(workspace, &alone);
             return Ok(points);
         }
         let (above, was_made) = self.directory_in(&dir, SKILLS, owner)?;
@@ -138,13 +157,23 @@ impl Runs {
         }
     }
 
+    /// The state of a workspace that is held alone; `None` when more than one run is in it.
+    fn undisturbed(&self, workspace: &TreeId, alone: &TreeWrite<'_>) -> Option<Undisturbed> {
+        let generation = self.store.locks().generation_alone(workspace, alone);
+        let sandboxes = self.store.occupancy().sandboxes.lock();
+        let occupancy = sandboxes.get(&WorkspaceId::of(workspace)).filter(|occupancy| occupancy.runs == 1)?;
+        Some(Undisturbed { generation, entered: occupancy.entered })
+    }
+
     /// Moves the mount points `set` out of a workspace that no run needs them in, unless something was done to them. Returns
-    /// those that have to go for them, `None` when they stay. The caller holds the workspace alone, whose directory is `tree`.
+    /// those that have to go for them, `None` when they stay. The caller holds the workspace alone, whose directory is `tree`,
+    /// and knows whether it `is_undisturbed` since they came back: then only the directory above is looked at.
     fn put_away(
         &self,
         workspace: &TreeId,
         set: Arc<PointSet>,
         tree: &Dir,
+        is_undisturbed: bool,
     ) -> Result<Option<Vec<IdlePoints>>> {
         // The run itself is one.
         if self.store.workspaces().occupants(&WorkspaceId::of(workspace)) > 1 {
@@ -154,7 +183,7 @@ impl Runs {
         if Mark::from(&above.stat()?) != set.above {
             return Ok(None);
         }
-        for (skill, mark) in set.skills.iter().zip(&set.marks) {
+        for (skill, mark) in set.skills.iter().zip(&set.marks).filter(|_| !is_undisturbed) {
             let stat = above.stat_entry(OsStr::new(skill.as_str()))?;
             if stat.is_none_or(|stat| Mark::from(&stat) != *mark) {
                 return Ok(None);
@@ -288,13 +317,17 @@ impl MountPoints {
 impl Drop for MountPoints {
     fn drop(&mut self) {
         let alone = self.store.locks().write(&self.workspace);
+        let now = self.store.runs().undisturbed(&self.workspace, &alone);
+        // To hold it alone has counted as a change once more.
+        let is_undisturbed =
+            self.since.map(Undisturbed::held_once_more).is_some_and(|since| now == Some(since));
         let (free, above_is_free, set) = self.release();
         if free.is_empty() && !above_is_free {
             return;
         }
         let Ok(tree) = self.store.plain(&self.workspace, false).map(|tree| tree.dir) else { return };
         if let Some(set) = set
-            && let Ok(Some(gone)) = self.store.runs().put_away(&self.workspace, set, &tree)
+            && let Ok(Some(gone)) = self.store.runs().put_away(&self.workspace, set, &tree, is_undisturbed)
         {
             // Those that go are of other runs, which need not wait for that.
             drop(alone);

@@ -6,10 +6,10 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::PathBuf;
 
 use crate::fixture::live::{WAYS, Way};
-use crate::fixture::{Fixture, Tree, agent, names, skill_id, user_id};
+use crate::fixture::{Fixture, Tree, agent, names, skill_id, user_id, write};
 use policy::attachment::Role;
 use policy::{TreeId, WorkspaceId};
-use storage::{Placement, PreparedRun};
+use storage::{Placement, PreparedRun, WriteOptions};
 
 /// A store whose agent has the skills `s`, `t` and `r`.
 fn fixture(way: Way) -> Option<Fixture> {
@@ -119,15 +119,34 @@ fn a_run_sees_no_directory_of_a_skill_that_it_did_not_ask_for() {
 fn what_was_put_into_such_a_directory_stays_in_the_workspace() {
     let Some(fixture) = fixture(Way::Detached) else { return };
     let skills = root(&fixture, "u").join("skills");
-    for (place, left) in [("s/kept", "s"), ("kept", "kept")] {
-        end(run(&fixture, &["s", "t"]));
-        let next = run(&fixture, &["s", "t"]);
-        assert!(next.recurs());
+    let by_request = |place: &str| {
+        let place = format!("skills/{place}");
+        write(&fixture.store.files(tree("u")), &place, b"", &WriteOptions::default()).unwrap();
+    };
+    let by_another_run = |place: &str| {
+        let other = run(&fixture, &[]);
         fs::write(skills.join(place), "").unwrap();
-        end(next);
-        assert_eq!((names(&skills), waiting(&fixture)), (vec![left.to_owned()], 0));
-        fs::remove_dir_all(&skills).unwrap();
+        end(other);
+    };
+    for (place, left) in [("s/kept", "s"), ("kept", "kept")] {
+        for put in [&by_request as &dyn Fn(&str), &by_another_run] {
+            end(run(&fixture, &["s", "t"]));
+            let next = run(&fixture, &["s", "t"]);
+            assert!(next.recurs());
+            put(place);
+            end(next);
+            assert_eq!((names(&skills), waiting(&fixture)), (vec![left.to_owned()], 0));
+            fs::remove_dir_all(&skills).unwrap();
+        }
     }
+    // A run that was there before the next began, and ends before it does.
+    end(run(&fixture, &["s", "t"]));
+    let other = run(&fixture, &[]);
+    let next = run(&fixture, &["s", "t"]);
+    fs::write(skills.join("s/kept"), "").unwrap();
+    end(other);
+    end(next);
+    assert_eq!((names(&skills), waiting(&fixture)), (vec!["s".to_owned()], 0));
 }
 
 #[test]
