@@ -292,7 +292,7 @@ impl Watched {
         let ended = self.end(|run| (fills && run.is_known) || is_too_much(run));
         self.runs.iter_mut().for_each(|run| run.is_known = true);
         if ended > 0 {
-            let (key, Use { bytes, files }) = (self.gauge.key().0, look.taken);
+            let (key, Use { bytes, files }) = (self.gauge.key().tree, look.taken);
             tracing::info!(
                 tree = %key.sandbox_path(), user = %key.user(), bytes, files, ended,
                 "ended runs that filled the disk"

@@ -1,6 +1,7 @@
 //! [`Gauge`]: what a run may fill, to be looked at while it runs.
 
 use std::ffi::OsStr;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use policy::TreeId;
@@ -15,8 +16,24 @@ use crate::error::Result;
 use crate::layout::TEMPORARY_NAME;
 use crate::stat::Use;
 
-/// The key of a measured tree: the tree, and the inode number of the directory that runs have of it.
-pub type GaugeKey = (TreeId, u64);
+/// The key of a measured tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GaugeKey {
+    /// The tree.
+    pub tree: TreeId,
+    /// The inode number of the directory that runs have of it; 0 for what is in its place.
+    inode: u64,
+}
+
+/// The inode number is enough: hashing three names for each skill of a run costs more.
+impl Hash for GaugeKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        match self.inode {
+            0 => self.tree.hash(state),
+            inode => inode.hash(state),
+        }
+    }
+}
 
 /// One tree that a run may fill.
 ///
@@ -110,7 +127,7 @@ impl Gauge {
     /// The key of the measured tree. Gauges with one key measure the same.
     #[must_use]
     pub fn key(&self) -> GaugeKey {
-        (self.id.clone(), self.inode)
+        GaugeKey { tree: self.id.clone(), inode: self.inode }
     }
 
     /// How far the run may let it grow.
