@@ -1,7 +1,8 @@
 //! The Landlock rulesets of runs: the host's common surface plus one tree and its scratch directory.
 //!
 //! A ruleset of some hundred rules takes a few hundred microseconds to build and three to enforce, so the common
-//! part is opened once, and finished rulesets are kept, because agents run one command after another in one tree.
+//! part is opened once, and finished rulesets are kept, because agents run one command after another in one tree. For the
+//! first command in a tree, a ruleset of the common part waits; the next one is built while the command runs.
 //!
 //! # References
 //! `landlock(7)`; `Documentation/userspace-api/landlock.rst` of Linux.
@@ -10,11 +11,11 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr,
-    RulesetCreatedAttr, RulesetError, Scope, make_bitflags,
+    RulesetCreated, RulesetCreatedAttr, RulesetError, Scope, make_bitflags,
 };
 use rustix::fs::{Mode, OFlags, fstat, open, openat};
 
@@ -47,6 +48,8 @@ pub(crate) struct Walls {
     common: Vec<(OwnedFd, BitFlags<AccessFs>)>,
     /// The rights to the directories of a run.
     own: BitFlags<AccessFs>,
+    /// Rulesets of the common part, which no run has yet: without ports, and with.
+    spare: [Mutex<Option<RulesetCreated>>; 2],
     kept: Mutex<Kept>,
 }
 
@@ -128,7 +131,8 @@ impl Walls {
         for path in programs.executable() {
             add(path, RUN);
         }
-        Self { common: common.into_values().collect(), own: rights, kept: Mutex::default() }
+        let common = common.into_values().collect();
+        Self { common, own: rights, spare: <[Mutex<_>; 2]>::default(), kept: Mutex::default() }
     }
 
     /// The ruleset of runs that have the directories `own`, kept or new.
@@ -138,7 +142,7 @@ impl Walls {
     ///
     /// # Errors
     /// As `landlock_create_ruleset(2)` and `landlock_add_rule(2)`.
-    pub(crate) fn ruleset(&self, own: &[Own<'_>], has_ports: bool) -> io::Result<Arc<OwnedFd>> {
+    pub(crate) fn ruleset(self: &Arc<Self>, own: &[Own<'_>], has_ports: bool) -> io::Result<Arc<OwnedFd>> {
         let inodes = own.iter().map(|(fd, generation)| {
             let (device, number) = inode(*fd)?;
             Ok((device, number, *generation))
@@ -150,10 +154,38 @@ impl Walls {
         let built = self.build(own, has_ports).map_err(io::Error::other)?.ok_or_else(absent)?;
         let ruleset = Arc::new(built);
         self.kept().keep(place, Arc::clone(&ruleset));
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            let walls = Arc::clone(self);
+            drop(runtime.spawn_blocking(move || walls.make_spare(has_ports)));
+        }
         Ok(ruleset)
     }
 
+    /// The common part and the directories `own`; `None` on a kernel without Landlock.
     fn build(&self, own: &[Own<'_>], has_ports: bool) -> Result<Option<OwnedFd>, RulesetError> {
+        let spare = locked(self.spare(has_ports)).take();
+        let mut created = spare.map_or_else(|| self.build_common(has_ports), Ok)?;
+        for (directory, _) in own {
+            created = created.add_rule(PathBeneath::new(directory, self.own))?;
+        }
+        Ok(created.into())
+    }
+
+    /// Builds the common part for a next run, where none waits. What fails here fails again where it is told.
+    fn make_spare(&self, has_ports: bool) {
+        if locked(self.spare(has_ports)).is_none()
+            && let Ok(common) = self.build_common(has_ports)
+        {
+            *locked(self.spare(has_ports)) = Some(common);
+        }
+    }
+
+    fn spare(&self, has_ports: bool) -> &Mutex<Option<RulesetCreated>> {
+        let [without, with] = &self.spare;
+        if has_ports { with } else { without }
+    }
+
+    fn build_common(&self, has_ports: bool) -> Result<RulesetCreated, RulesetError> {
         let mut ruleset = Ruleset::default()
             .set_compatibility(CompatLevel::BestEffort)
             .handle_access(AccessFs::from_all(NEWEST))?
@@ -165,16 +197,17 @@ impl Walls {
         for (file, access) in &self.common {
             created = created.add_rule(PathBeneath::new(file, *access))?;
         }
-        for (directory, _) in own {
-            created = created.add_rule(PathBeneath::new(directory, self.own))?;
-        }
-        Ok(created.into())
+        Ok(created)
     }
 
-    fn kept(&self) -> std::sync::MutexGuard<'_, Kept> {
-        // Nothing in the table is half-changed at a point that can panic.
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        locked(&self.kept)
     }
+}
+
+/// Nothing behind these locks is half-changed at a point that can panic.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Kept {

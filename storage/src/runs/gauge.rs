@@ -100,9 +100,16 @@ impl PreparedRun {
             };
             gauges.push(Gauge::new(&self.store, seen.id.clone(), measured, next())?);
         }
-        let temporary = self.home.open_dir_entry(OsStr::new(TEMPORARY_NAME))?;
-        // What it is to begin with is seen by the first look.
-        gauges.push(Gauge::new(&self.store, workspace, Measured::Temporary(temporary), Ceiling::Unknown)?);
+        // Another command of the user may have moved it; the workspace's own limit holds all the same.
+        if let Ok(temporary) = self.home.open_dir_entry(OsStr::new(TEMPORARY_NAME)) {
+            // What is in it is seen by the first look.
+            gauges.push(Gauge::new(
+                &self.store,
+                workspace,
+                Measured::Temporary(temporary),
+                Ceiling::Unknown,
+            )?);
+        }
         for gauge in &gauges {
             // A run may change everything that is known of the tree.
             self.store.accounts().doubt(&gauge.id);
