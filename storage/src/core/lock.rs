@@ -5,43 +5,50 @@
 //! A read needs no lock of its file, because a write replaces whole files. It takes its tree's lock, so that it
 //! never walks a tree that is being exchanged for another.
 //!
-//! Stripes are chosen by hash and never grow. A thread takes at most one stripe of each array, and always in the
-//! order of the fields below, so that no two threads can wait for each other.
+//! Each tree, baseline and file has a lock of its own ([`Keyed`]): a user who reads one tree for long keeps nobody from
+//! another. A thread takes at most one lock of each kind, and always in the order of the fields below, so that no two threads
+//! can wait for each other.
 //!
 //! A baseline is read by all users, so a publication must not keep its readers waiting for another reader who takes long.
 //! It waits for the baseline in short attempts, between which others read on. While it waits it is told
 //! ([`Locks::awaits_publication`]): a request that is about to read for long lets it pass first, so that the
 //! publication has its turn.
 
-use std::hash::{BuildHasher, Hash, RandomState};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use parking_lot::lock_api::{ArcMutexGuard, ArcRwLockReadGuard, ArcRwLockWriteGuard};
+use parking_lot::{Mutex, RawMutex, RawRwLock, RwLock};
 use policy::{AgentId, RelPath, SkillId, TreeId};
 
+use super::keyed::{Keyed, Used};
 use crate::error::Result;
 use crate::interrupt;
 
-const BASELINE_STRIPES: usize = 1024;
-const TREE_STRIPES: usize = 4096;
-const FILE_STRIPES: usize = 4096;
 /// How long one attempt of a publication keeps new readers of its baseline waiting.
 const ATTEMPT: Duration = Duration::from_millis(10);
 /// How long readers go on between two attempts.
 const PAUSE: Duration = Duration::from_millis(40);
 
+/// Holds something as it is.
+pub(crate) type Shared = ArcRwLockReadGuard<RawRwLock, ()>;
+/// Holds something alone.
+pub(crate) type Alone = ArcRwLockWriteGuard<RawRwLock, ()>;
+
 /// The locks of one store.
 pub(crate) struct Locks {
-    hasher: RandomState,
-    files: Box<[Mutex<()>]>,
-    baselines: Box<[Baseline]>,
-    trees: Box<[TreeStripe]>,
+    files: Keyed<(TreeId, RelPath), Arc<Mutex<()>>>,
+    baselines: Keyed<(AgentId, SkillId), Baseline>,
+    trees: Keyed<TreeId, TreeLock>,
+    /// Locks made so far. Each begins to count its changes where no other does, so that one that was forgotten and made anew has
+    /// another generation.
+    made: AtomicU64,
 }
 
-/// How often the tree and its baseline were held to be changed. A tree whose generation is the same was not changed by a
-/// request; one whose generation is another may be as it was.
+/// How often the tree and its baseline were held to be changed, from some number on. A tree whose generation is the same was
+/// not changed by a request; one whose generation is another may be as it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Generation {
     tree: u64,
@@ -55,46 +62,62 @@ impl Generation {
     }
 }
 
-#[derive(Default)]
-struct TreeStripe {
-    lock: RwLock<()>,
+struct TreeLock {
+    lock: Arc<RwLock<()>>,
     changes: AtomicU64,
 }
 
-impl TreeStripe {
+impl Used for TreeLock {
+    fn is_used(&self) -> bool {
+        Arc::strong_count(&self.lock) > 1
+    }
+}
+
+impl TreeLock {
     /// Counts a change that is about to be made; the caller holds the lock alone.
     fn count(&self) {
         self.changes.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-#[derive(Default)]
 struct Baseline {
-    lock: RwLock<()>,
+    lock: Arc<RwLock<()>>,
     changes: AtomicU64,
     /// Publications that wait for its readers.
     awaiting: AtomicUsize,
+}
+
+impl Used for Baseline {
+    fn is_used(&self) -> bool {
+        Arc::strong_count(&self.lock) > 1
+    }
+}
+
+impl Used for Arc<Mutex<()>> {
+    fn is_used(&self) -> bool {
+        Arc::strong_count(self) > 1
+    }
 }
 
 /// A publication that waits for the readers of a baseline.
 struct Awaiting<'a>(&'a AtomicUsize);
 
 /// Holds a tree as it is: no request exchanges it or changes its structure.
-pub(crate) struct TreeRead<'a> {
-    _baseline: Option<RwLockReadGuard<'a, ()>>,
-    _tree: RwLockReadGuard<'a, ()>,
+pub(crate) struct TreeRead {
+    _baseline: Option<Shared>,
+    _tree: Shared,
 }
 
 /// Holds a tree alone.
-pub(crate) struct TreeWrite<'a> {
-    _baseline: Option<RwLockReadGuard<'a, ()>>,
-    _tree: RwLockWriteGuard<'a, ()>,
+pub(crate) struct TreeWrite {
+    _baseline: Option<Shared>,
+    _tree: Alone,
 }
 
-impl<'a> TreeWrite<'a> {
+impl TreeWrite {
     /// Goes on holding `tree` when its baseline, held alone so far, is needed as it is only.
-    pub(crate) fn after(baseline: RwLockWriteGuard<'a, ()>, tree: RwLockWriteGuard<'a, ()>) -> Self {
-        Self { _baseline: Some(RwLockWriteGuard::downgrade(baseline)), _tree: tree }
+    pub(crate) fn after(baseline: Alone, tree: Alone) -> Self {
+        Self { _baseline: Some(Alone::downgrade(baseline)), _tree: tree }
     }
 }
 
@@ -131,36 +154,38 @@ impl Drop for Awaiting<'_> {
 
 impl Locks {
     pub(crate) fn new() -> Self {
-        Self {
-            hasher: RandomState::new(),
-            files: (0..FILE_STRIPES).map(|_| Mutex::new(())).collect(),
-            baselines: (0..BASELINE_STRIPES).map(|_| Baseline::default()).collect(),
-            trees: (0..TREE_STRIPES).map(|_| TreeStripe::default()).collect(),
-        }
+        Self { files: Keyed::new(), baselines: Keyed::new(), trees: Keyed::new(), made: AtomicU64::default() }
     }
 
-    #[expect(clippy::indexing_slicing, reason = "the remainder is below the length, which is never 0")]
-    fn stripe<'a, T>(&self, stripes: &'a [T], key: impl Hash) -> &'a T {
-        let hash = usize::try_from(self.hasher.hash_one(key) & 0xFFFF_FFFF).unwrap_or(0);
-        &stripes[hash % stripes.len()]
+    fn tree(&self, tree: &TreeId) -> Arc<TreeLock> {
+        self.trees.get(tree.clone(), || TreeLock { lock: Arc::default(), changes: self.first() })
+    }
+
+    fn baseline(&self, agent: &AgentId, skill: &SkillId) -> Arc<Baseline> {
+        self.baselines.get((agent.clone(), skill.clone()), || Baseline {
+            lock: Arc::default(),
+            changes: self.first(),
+            awaiting: AtomicUsize::default(),
+        })
+    }
+
+    /// The number that a new lock begins to count at.
+    fn first(&self) -> AtomicU64 {
+        AtomicU64::new(self.made.fetch_add(1, Ordering::Relaxed) << 32)
     }
 
     /// Holds one file against other changes of it, while it is read, changed and put back.
-    pub(crate) fn file(&self, tree: &TreeId, path: &RelPath) -> MutexGuard<'_, ()> {
-        self.stripe(&self.files, (tree, path)).lock()
+    pub(crate) fn file(&self, tree: &TreeId, path: &RelPath) -> ArcMutexGuard<RawMutex, ()> {
+        self.files.get((tree.clone(), path.clone()), Arc::default).lock_arc()
     }
 
     /// Holds the baseline of a skill alone, to publish another version.
     ///
     /// # Errors
     /// Those of [`interrupt::check`], while readers hold it.
-    pub(crate) fn write_baseline(
-        &self,
-        agent: &AgentId,
-        skill: &SkillId,
-    ) -> Result<RwLockWriteGuard<'_, ()>> {
-        let baseline = self.stripe(&self.baselines, (agent, skill));
-        let alone = baseline.await_readers(|| baseline.lock.try_write_for(ATTEMPT))?;
+    pub(crate) fn write_baseline(&self, agent: &AgentId, skill: &SkillId) -> Result<Alone> {
+        let baseline = self.baseline(agent, skill);
+        let alone = baseline.await_readers(|| baseline.lock.try_write_arc_for(ATTEMPT))?;
         baseline.changes.fetch_add(1, Ordering::Relaxed);
         Ok(alone)
     }
@@ -174,13 +199,13 @@ impl Locks {
         agent: &AgentId,
         skill: &SkillId,
         tree: &TreeId,
-    ) -> Result<(RwLockWriteGuard<'_, ()>, RwLockWriteGuard<'_, ()>)> {
-        let baseline = self.stripe(&self.baselines, (agent, skill));
-        let tree = self.stripe(&self.trees, tree);
+    ) -> Result<(Alone, Alone)> {
+        let baseline = self.baseline(agent, skill);
+        let tree = self.tree(tree);
         let alone = baseline.await_readers(|| {
-            let alone = baseline.lock.try_write_for(ATTEMPT)?;
+            let alone = baseline.lock.try_write_arc_for(ATTEMPT)?;
             // A reader of the tree may take long: it must not keep the readers of the baseline waiting.
-            Some((alone, tree.lock.try_write_for(ATTEMPT)?))
+            Some((alone, tree.lock.try_write_arc_for(ATTEMPT)?))
         })?;
         baseline.changes.fetch_add(1, Ordering::Relaxed);
         tree.count();
@@ -188,23 +213,21 @@ impl Locks {
     }
 
     /// The generation of a tree that is held as it is.
-    pub(crate) fn generation(&self, tree: &TreeId, _held: &TreeRead<'_>) -> Generation {
+    pub(crate) fn generation(&self, tree: &TreeId, _held: &TreeRead) -> Generation {
         self.changes_of(tree)
     }
 
     /// The generation of a tree that is held alone, which counts as a change.
-    pub(crate) fn generation_alone(&self, tree: &TreeId, _held: &TreeWrite<'_>) -> Generation {
+    pub(crate) fn generation_alone(&self, tree: &TreeId, _held: &TreeWrite) -> Generation {
         self.changes_of(tree)
     }
 
     fn changes_of(&self, tree: &TreeId) -> Generation {
         let baseline = match tree {
-            TreeId::Skill(_, agent, skill) => {
-                self.stripe(&self.baselines, (agent, skill)).changes.load(Ordering::Relaxed)
-            }
+            TreeId::Skill(_, agent, skill) => self.baseline(agent, skill).changes.load(Ordering::Relaxed),
             TreeId::Workspace(..) => 0,
         };
-        Generation { tree: self.stripe(&self.trees, tree).changes.load(Ordering::Relaxed), baseline }
+        Generation { tree: self.tree(tree).changes.load(Ordering::Relaxed), baseline }
     }
 
     /// Tells whether a publication waits for the readers of a tree. A request that is about to read it for long waits
@@ -212,59 +235,58 @@ impl Locks {
     pub(crate) fn awaits_publication(&self, tree: &TreeId) -> bool {
         match tree {
             TreeId::Skill(_, agent, skill) => {
-                self.stripe(&self.baselines, (agent, skill)).awaiting.load(Ordering::Relaxed) > 0
+                let baseline = self.baselines.find(&(agent.clone(), skill.clone()));
+                baseline.is_some_and(|baseline| baseline.awaiting.load(Ordering::Relaxed) > 0)
             }
             TreeId::Workspace(..) => false,
         }
     }
 
     /// Holds the baseline of a skill as it is.
-    pub(crate) fn read_baseline(&self, agent: &AgentId, skill: &SkillId) -> RwLockReadGuard<'_, ()> {
-        self.stripe(&self.baselines, (agent, skill)).lock.read()
+    pub(crate) fn read_baseline(&self, agent: &AgentId, skill: &SkillId) -> Shared {
+        self.baseline(agent, skill).lock.read_arc()
     }
 
-    fn baseline_of(&self, tree: &TreeId) -> Option<RwLockReadGuard<'_, ()>> {
+    fn baseline_of(&self, tree: &TreeId) -> Option<Shared> {
         match tree {
             TreeId::Skill(_, agent, skill) => Some(self.read_baseline(agent, skill)),
             TreeId::Workspace(..) => None,
         }
     }
 
+    /// As [`Locks::baseline_of`]; the outer `None` when a publication holds it.
+    fn try_baseline_of(&self, tree: &TreeId) -> Option<Option<Shared>> {
+        match tree {
+            TreeId::Skill(_, agent, skill) => self.baseline(agent, skill).lock.try_read_arc().map(Some),
+            TreeId::Workspace(..) => Some(None),
+        }
+    }
+
     /// Holds a tree, baseline included, as it is.
-    pub(crate) fn read(&self, tree: &TreeId) -> TreeRead<'_> {
-        TreeRead { _baseline: self.baseline_of(tree), _tree: self.stripe(&self.trees, tree).lock.read() }
+    pub(crate) fn read(&self, tree: &TreeId) -> TreeRead {
+        TreeRead { _baseline: self.baseline_of(tree), _tree: self.tree(tree).lock.read_arc() }
     }
 
     /// Holds a tree, baseline included, as it is, if no other request has to be waited for.
-    pub(crate) fn try_read(&self, tree: &TreeId) -> Option<TreeRead<'_>> {
-        let baseline = match tree {
-            TreeId::Skill(_, agent, skill) => {
-                Some(self.stripe(&self.baselines, (agent, skill)).lock.try_read()?)
-            }
-            TreeId::Workspace(..) => None,
-        };
-        Some(TreeRead { _baseline: baseline, _tree: self.stripe(&self.trees, tree).lock.try_read()? })
+    pub(crate) fn try_read(&self, tree: &TreeId) -> Option<TreeRead> {
+        let baseline = self.try_baseline_of(tree)?;
+        Some(TreeRead { _baseline: baseline, _tree: self.tree(tree).lock.try_read_arc()? })
     }
 
     /// Holds a tree alone and its baseline as it is, if no other request has to be waited for.
-    pub(crate) fn try_write(&self, tree: &TreeId) -> Option<TreeWrite<'_>> {
-        let baseline = match tree {
-            TreeId::Skill(_, agent, skill) => {
-                Some(self.stripe(&self.baselines, (agent, skill)).lock.try_read()?)
-            }
-            TreeId::Workspace(..) => None,
-        };
-        let tree = self.stripe(&self.trees, tree);
-        let alone = tree.lock.try_write()?;
+    pub(crate) fn try_write(&self, tree: &TreeId) -> Option<TreeWrite> {
+        let baseline = self.try_baseline_of(tree)?;
+        let tree = self.tree(tree);
+        let alone = tree.lock.try_write_arc()?;
         tree.count();
         Some(TreeWrite { _baseline: baseline, _tree: alone })
     }
 
     /// Holds a tree alone and its baseline as it is.
-    pub(crate) fn write(&self, tree: &TreeId) -> TreeWrite<'_> {
+    pub(crate) fn write(&self, tree: &TreeId) -> TreeWrite {
         let baseline = self.baseline_of(tree);
-        let tree = self.stripe(&self.trees, tree);
-        let alone = tree.lock.write();
+        let tree = self.tree(tree);
+        let alone = tree.lock.write_arc();
         tree.count();
         TreeWrite { _baseline: baseline, _tree: alone }
     }
@@ -335,14 +357,49 @@ mod tests {
     }
 
     #[test]
-    fn a_hundred_thousand_trees_use_no_more_memory_than_one() {
+    fn who_holds_some_trees_for_long_keeps_nobody_from_any_other() {
         let locks = Locks::new();
-        let agent = AgentId::parse("a").unwrap();
-        for number in 0..100_000 {
-            let tree = TreeId::Workspace(UserId::parse(&format!("u{number}")).unwrap(), agent.clone());
-            drop(locks.read(&tree));
-            drop(locks.file(&tree, &RelPath::parse("x").unwrap()));
+        let tree = |number: usize| {
+            let agent = AgentId::parse("a").unwrap();
+            let skill = SkillId::parse(&format!("s{}", number % 50)).unwrap();
+            (
+                TreeId::Skill(UserId::parse(&format!("u{number}")).unwrap(), agent.clone(), skill.clone()),
+                agent,
+                skill,
+            )
+        };
+        let held: Vec<_> = (0..50).map(|number| locks.read(&tree(number).0)).collect();
+        let file = RelPath::parse("x").unwrap();
+        let files: Vec<_> = (0..50).map(|number| locks.file(&tree(number).0, &file)).collect();
+        for number in 50..20_000 {
+            let (tree, agent, _) = tree(number);
+            assert!(locks.try_write(&tree).is_some(), "{number}");
+            drop(locks.file(&tree, &file));
+            let other = SkillId::parse(&format!("other{number}")).unwrap();
+            drop(locks.write_baseline(&agent, &other).unwrap());
         }
-        assert_eq!((locks.files.len(), locks.trees.len()), (FILE_STRIPES, TREE_STRIPES));
+        // The controls: they are held, however many came after them.
+        assert!((0..50).all(|number| locks.try_write(&tree(number).0).is_none()));
+        assert!((0..50).all(|number| !locks.awaits_publication(&tree(number).0)));
+        drop((held, files));
+        assert!((0..50).all(|number| locks.try_write(&tree(number).0).is_some()));
+    }
+
+    #[test]
+    fn a_lock_that_was_forgotten_and_made_anew_has_another_generation() {
+        let locks = Locks::new();
+        let (tree, ..) = skill("u");
+        let before = locks.generation(&tree, &locks.read(&tree));
+        assert_eq!(locks.generation(&tree, &locks.read(&tree)), before);
+        for number in 0..100_000 {
+            let agent = AgentId::parse("a").unwrap();
+            let other = TreeId::Workspace(UserId::parse(&format!("u{number}")).unwrap(), agent);
+            drop(locks.read(&other));
+            drop(locks.file(&other, &RelPath::parse("x").unwrap()));
+        }
+        // No more than some, and this one was not among them.
+        assert!(locks.trees.len() < 5000 && locks.files.len() < 5000);
+        assert!(locks.trees.find(&tree).is_none());
+        assert_ne!(locks.generation(&tree, &locks.read(&tree)), before);
     }
 }

@@ -13,6 +13,7 @@ use super::steps::{Changed, Ready, adds_of, changes, deletions, growth_of, place
 use super::{By, PreparedRun};
 use crate::core::copies::{Copy, CopyState, Entries, Fingerprint};
 use crate::core::growth::Growth;
+use crate::core::lock::TreeWrite;
 use crate::dir::{DEPTH_MAX, Dir};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
@@ -254,7 +255,7 @@ impl PreparedRun {
     }
 
     /// Holds the tree alone for one batch. `None` when another tree is in its place than the one that `stood` there.
-    fn hold<'a>(&'a self, id: &TreeId, copy: &Copy, standing: &mut Standing) -> Result<Option<Held<'a>>> {
+    fn hold(&self, id: &TreeId, copy: &Copy, standing: &mut Standing) -> Result<Option<Held>> {
         standing.held += 1;
         let alone = self.store.locks().write(id);
         let tree = match id {
@@ -368,9 +369,9 @@ struct Standing {
 }
 
 /// A tree that is held for one batch.
-struct Held<'a> {
+struct Held {
     tree: Box<dyn Tree>,
-    _alone: crate::core::lock::TreeWrite<'a>,
+    _alone: TreeWrite,
 }
 
 fn replaced() -> String {

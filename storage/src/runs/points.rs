@@ -158,7 +158,7 @@ impl Runs {
     }
 
     /// The state of a workspace that is held alone; `None` when more than one run is in it.
-    fn undisturbed(&self, workspace: &TreeId, alone: &TreeWrite<'_>) -> Option<Undisturbed> {
+    fn undisturbed(&self, workspace: &TreeId, alone: &TreeWrite) -> Option<Undisturbed> {
         let generation = self.store.locks().generation_alone(workspace, alone);
         let sandboxes = self.store.occupancy().sandboxes.lock();
         let occupancy = sandboxes.get(&WorkspaceId::of(workspace)).filter(|occupancy| occupancy.runs == 1)?;

@@ -285,8 +285,9 @@ fn a_gauge_measures_what_the_run_has() {
     let fixture = Fixture::with(limited(LIMIT, 100));
     let run = fixture.store.runs().prepare(&workspace()).unwrap();
     let gauges = run.gauges().unwrap();
-    let [gauge] = gauges.as_slice() else { panic!("a run of the workspace has one gauge") };
+    let [gauge, temporary] = gauges.as_slice() else { panic!("the workspace, and its temporary files") };
     let before = gauge.look().unwrap().taken;
+    let before_temporary = temporary.look().unwrap().taken;
     fs::write(run.view().tree.join("a"), vec![1; 40 * 4096]).unwrap();
     fs::hard_link(run.view().tree.join("a"), run.view().tree.join("same")).unwrap();
     fs::write(run.view().scratch.join("in-home"), vec![1; 4096]).unwrap();
@@ -294,6 +295,12 @@ fn a_gauge_measures_what_the_run_has() {
     let look = gauge.look().unwrap();
     assert_eq!(look.taken.minus(before), Use { bytes: 42 * BLOCK, files: 4 });
     assert!(look.is_whole);
+    // Temporary files count by themselves, too.
+    let look = temporary.look().unwrap();
+    assert_eq!(look.taken.minus(before_temporary), Use { bytes: BLOCK, files: 1 });
+    let limits = Use { bytes: DiskLimits::default().tmp_bytes, files: 100 };
+    assert_eq!((temporary.limits(), temporary.ceiling()), (limits, Ceiling::Unknown));
+    assert!(temporary.afterwards().is_none(), "they are in the workspace");
 
     // Of a copy, what is more than at first, on top of the overlay.
     let large = "x".repeat(40 * 4096);
@@ -302,7 +309,7 @@ fn a_gauge_measures_what_the_run_has() {
     let own = fixture.store.usage(&skill_tree("u", "s")).unwrap();
     let run = fixture.store.runs().prepare(&skill_tree("u", "s")).unwrap();
     let gauges = run.gauges().unwrap();
-    let [_, gauge] = gauges.as_slice() else { panic!("a run of a skill has two gauges") };
+    let [_, gauge, _] = gauges.as_slice() else { panic!("a run of a skill has three gauges") };
     fs::write(run.view().tree.join("new"), vec![1; 8 * 4096]).unwrap();
     let taken = gauge.look().unwrap().taken;
     let expected = own.bytes + 8 * BLOCK;

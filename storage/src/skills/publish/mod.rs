@@ -82,7 +82,7 @@ struct Applied<'a> {
     /// The views of overlays that were replaced.
     detached: Vec<ViewLease>,
     /// The overlay that was promoted, held.
-    promoter: Option<(TreeWrite<'a>, &'a TreeId)>,
+    promoter: Option<(TreeWrite, &'a TreeId)>,
     /// Skills whose very content another publication had placed meanwhile.
     unchanged: Vec<SkillId>,
 }
