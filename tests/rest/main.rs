@@ -16,6 +16,7 @@ mod access;
 mod audit;
 mod bad_input;
 mod cli;
+mod connections;
 mod contract;
 mod defects;
 mod heads;
