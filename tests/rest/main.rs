@@ -16,6 +16,7 @@ mod access;
 mod audit;
 mod bad_input;
 mod cli;
+mod conditions;
 mod contract;
 mod defects;
 mod heads;

@@ -177,6 +177,10 @@ class TreeCalls:
 
     root: str
 
+    def info(self) -> Call[Mapping[str, Any]]:
+        """What a command finds in it, and the limits that hold for it."""
+        return Call("getConditions", "GET", f"{self.root}/info", _object, repeatable=True)
+
     def stat(self, path: str, *, follow: bool = True) -> Call[FileInfo]:
         """Looks at an entry."""
         params = _params(path=path, follow=None if follow else False)
@@ -427,10 +431,6 @@ class WorkspaceCalls(TreeCalls):
     def usage(self) -> Call[Mapping[str, Any]]:
         """What it takes on the disk."""
         return Call("getWorkspace", "GET", self.root, _object, repeatable=True)
-
-    def info(self) -> Call[Mapping[str, Any]]:
-        """What a command finds in it."""
-        return Call("getWorkspaceInfo", "GET", f"{self.root}/info", _object, repeatable=True)
 
     def delete(self, force: bool, snapshots: bool) -> Call[None]:
         """Removes it with its home."""
