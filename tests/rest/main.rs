@@ -22,6 +22,7 @@ mod defects;
 mod heads;
 mod natural;
 mod policies;
+mod programs;
 mod promised;
 mod quota;
 mod registry;
