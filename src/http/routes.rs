@@ -196,7 +196,7 @@ pub(super) fn router(app: &App) -> Router<App> {
 }
 
 /// Every operation that a service can have, as `GET /path`; one of both kinds of trees as `GET T/path`. `ANY` is a route that takes
-/// every method, because what is sent there is for another server or has a dialect of its own.
+/// every method, because requests there are for another server, or in the words of another vendor.
 #[must_use]
 pub fn operations() -> BTreeSet<String> {
     let mut operations = BTreeSet::new();

@@ -103,6 +103,14 @@ NOT_COVERED: Mapping[str, str] = {
     **dict.fromkeys(
         ("getRoot", "getPage", "getOpenApi", "getMetrics"), "pages for people and machines: `request` fetches them"
     ),
+    **dict.fromkeys(
+        (
+            f"{method}{which}"
+            for method in ("get", "put", "post", "delete", "options", "head", "patch", "trace")
+            for which in ("Port", "PortPath", "PortLink", "PortLinkPath")
+        ),
+        "the answers are those of a server in a sandbox: `request` asks it",
+    ),
     **dict.fromkeys(("removeBytes", "execute"), "the same as `removeEntry` and `run`"),
 }
 
