@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::command::{CommandPolicy, PolicyError, Profile};
-use crate::limits::RunLimits;
+use crate::limits::{RunLimits, SessionLimits};
 
 /// Programs that one policy may name.
 pub const PROGRAMS_MAX: usize = 64;
@@ -234,6 +234,16 @@ impl AgentRuns {
             ..limits.clone()
         }
     }
+
+    /// The limits of background runs and terminals of the agent, where those of all are `limits`.
+    #[must_use]
+    pub fn over_sessions(&self, limits: &SessionLimits) -> SessionLimits {
+        SessionLimits {
+            background_ms: self.background_ms.unwrap_or(limits.background_ms),
+            terminal_ms: self.terminal_ms.unwrap_or(limits.terminal_ms),
+            ..limits.clone()
+        }
+    }
 }
 
 #[cfg(test)]
@@ -246,6 +256,11 @@ mod tests {
         assert_eq!(AgentRuns::default().over(&limits), limits);
         let runs = AgentRuns { timeout_ms: Some(5), processes: Some(8), ..AgentRuns::default() };
         assert_eq!(runs.over(&limits), RunLimits { timeout_ms: 5, processes: 8, ..limits });
+        let limits = SessionLimits::default();
+        assert_eq!(AgentRuns::default().over_sessions(&limits), limits);
+        let runs = AgentRuns { background_ms: Some(6), terminal_ms: Some(7), ..AgentRuns::default() };
+        let expected = SessionLimits { background_ms: 6, terminal_ms: 7, ..limits.clone() };
+        assert_eq!(runs.over_sessions(&limits), expected);
         assert!(AgentPolicy::default().check().is_ok() && !AgentPolicy::default().changes_programs());
     }
 

@@ -296,6 +296,7 @@ async def skills(skills: Any, local: Path) -> None:
     assert await skills.shares() == []
     skill = skills["统计"]
     await files(skill)
+    assert (await skill.info())["limits"].keys() == {"disk"} and "bash" in (await skill.info())["commands"]
     await skill.remove("src", recursive=True)
     assert [each.status for each in await skills.list()] == ["MODIFIED"]
     assert "deep/er/tool" in [each.path for each in await skill.diff()]

@@ -100,7 +100,6 @@ fn of_skills() -> Vec<(&'static str, Methods)> {
 fn of_workspaces() -> Vec<(&'static str, Methods)> {
     vec![
         ("", get(workspaces::usage::usage).delete(workspaces::remove::one)),
-        ("/info", get(workspaces::info::info)),
         ("/prepare", post(workspaces::prepare::prepare)),
         ("/snapshots", get(workspaces::snapshots::list).post(workspaces::snapshots::take)),
         ("/snapshots/{snapshot}", get(workspaces::snapshots::one).delete(workspaces::snapshots::remove)),
@@ -151,6 +150,7 @@ fn of_shares() -> Vec<(&'static str, Methods)> {
 /// What can be asked of a tree of either kind.
 fn of_trees() -> Vec<(&'static str, Methods)> {
     vec![
+        ("/info", get(tree::info::info)),
         ("/files", get(tree::files::files)),
         ("/content", get(tree::content::content)),
         ("/edit", put(tree::edit::edit)),
@@ -196,7 +196,7 @@ pub(super) fn router(app: &App) -> Router<App> {
 }
 
 /// Every operation that a service can have, as `GET /path`; one of both kinds of trees as `GET T/path`. `ANY` is a route that takes
-/// every method, because what is sent there is for another server or has a dialect of its own.
+/// every method, because requests there are for another server, or in the words of another vendor.
 #[must_use]
 pub fn operations() -> BTreeSet<String> {
     let mut operations = BTreeSet::new();

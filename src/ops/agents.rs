@@ -10,7 +10,8 @@ use exec::{Allowed, Launcher, Network, Whitelist};
 use parking_lot::RwLock;
 use policy::command::ScanOf;
 use policy::{
-    AgentId, AgentNetwork, AgentPolicy, CommandPolicy, DiskLimits, Profile, RunLimits, TreeId, UserId,
+    AgentId, AgentNetwork, AgentPolicy, CommandPolicy, DiskLimits, Profile, RunLimits, SessionLimits, TreeId,
+    UserId,
 };
 use serde::Serialize;
 use sha2::{Digest, Sha256};
@@ -87,6 +88,8 @@ pub struct Effective {
     pub network: Network,
     /// Limits on runs.
     pub runs: RunLimits,
+    /// Limits on runs in the background and on terminals.
+    pub sessions: SessionLimits,
     /// What each tree may take.
     pub disk: DiskLimits,
 }
@@ -221,6 +224,13 @@ impl Service {
         policy.map_or_else(|| self.run_limits.clone(), |policy| policy.policy.runs.over(&self.run_limits))
     }
 
+    /// The limits of background runs and terminals with an agent.
+    #[must_use]
+    pub fn session_limits_of(&self, agent: &AgentId) -> SessionLimits {
+        let (policy, limits) = (self.agents.of(agent), self.table.limits());
+        policy.map_or_else(|| limits.clone(), |policy| policy.policy.runs.over_sessions(limits))
+    }
+
     /// The network that runs with an agent may reach at most.
     #[must_use]
     pub fn network_of(&self, agent: &AgentId) -> Network {
@@ -266,6 +276,7 @@ impl Service {
             missing,
             network: self.network_of(&agent),
             runs: self.run_limits_of(&agent),
+            sessions: self.session_limits_of(&agent),
             disk: self.disk_limits_of(&agent),
         })
     }

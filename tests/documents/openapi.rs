@@ -8,6 +8,9 @@ use serde_json::Value;
 use crate::api::{codes, described};
 use crate::promise::PROMISE;
 
+/// The methods that OpenAPI has.
+const METHODS: [&str; 8] = ["get", "put", "post", "delete", "options", "head", "patch", "trace"];
+
 /// Every operation: its path in the document as a pointer, and the operation.
 fn operations() -> impl Iterator<Item = (String, &'static Value)> {
     let paths = PROMISE.document["paths"].as_object().unwrap();
@@ -22,8 +25,11 @@ fn operations() -> impl Iterator<Item = (String, &'static Value)> {
 fn the_openapi_document_the_router_and_the_api_document_list_the_same_operations() {
     let promised: BTreeSet<String> =
         operations().map(|(_, operation)| operation["x-heading"].as_str().unwrap().to_owned()).collect();
-    // What is passed on to other servers is no promise of this one's.
-    let is_promised = |operation: &String| !operation.starts_with("ANY ");
+    // Other vendors promise the answers of their doors, and the forms of installers those of share links.
+    let is_promised = |operation: &String| {
+        let elsewhere = ["ANY /compat/", "ANY /s/{share}/"];
+        !elsewhere.iter().any(|beginning| operation.starts_with(beginning))
+    };
     let routed: BTreeSet<String> = http::operations().into_iter().filter(is_promised).collect();
     let missing: Vec<_> = routed.difference(&promised).collect();
     let invented: Vec<_> = promised.difference(&routed).collect();
@@ -40,7 +46,9 @@ fn an_operation_of_trees_is_promised_for_both() {
     operations()
         .for_each(|(_, operation)| *places.entry(operation["x-heading"].as_str().unwrap()).or_default() += 1);
     for (heading, count) in places {
-        assert_eq!(count, if heading.contains(" T/") { 2 } else { 1 }, "{heading}");
+        let trees = if heading.contains(" T/") { 2 } else { 1 };
+        let methods = if heading.starts_with("ANY ") { METHODS.len() } else { 1 };
+        assert_eq!(count, trees * methods, "{heading}");
     }
 }
 
@@ -122,4 +130,45 @@ fn an_operation_that_takes_or_gives_json_shows_how() {
             );
         }
     }
+}
+
+#[test]
+fn a_route_to_a_server_tells_the_servers_answers_from_the_services_own_failures() {
+    let mut seen = 0;
+    for (path, item) in PROMISE.document["paths"].as_object().unwrap() {
+        let is_link = path.starts_with("/v1/ports/{token}/");
+        if !is_link && !path.contains("/ports/{port}/") {
+            continue;
+        }
+        for method in METHODS {
+            let (operation, at) = (&item[method], format!("{method} {path}"));
+            let responses = &operation["responses"];
+            let of_server = &responses["default"];
+            for header in ["Content-Security-Policy", "X-Content-Type-Options", "Referrer-Policy"] {
+                assert!(of_server["headers"].get(header).is_some(), "{at}: {header}");
+            }
+            assert!(of_server["description"].as_str().unwrap().contains("sandbox"), "{at}");
+            assert_eq!(responses.get("101").is_some(), method == "get", "{at}");
+            assert_eq!(responses.get("204").is_some(), is_link && method == "options", "{at}");
+            assert_eq!(operation["security"].is_array(), is_link, "{at}");
+            for (status, code) in [
+                ("401", "unauthenticated"),
+                ("403", "denied"),
+                ("404", "not_found"),
+                ("429", "busy"),
+                ("501", "unsupported"),
+                ("503", "disconnected"),
+                ("504", "timeout"),
+            ] {
+                // A server answers with the same status, in any form.
+                let content = &responses[status]["content"];
+                let own = content["*/*"]["x-failure-schema"].to_string();
+                assert_eq!(own.contains(&format!("/{code}\"")), method != "head", "{at}: {status} {own}");
+            }
+            let takes_body = ["put", "post", "delete", "patch"].contains(&method);
+            assert_eq!(operation.get("requestBody").is_some(), takes_body, "{at}");
+            seen += 1;
+        }
+    }
+    assert_eq!(seen, 48);
 }

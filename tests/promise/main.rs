@@ -77,16 +77,18 @@ fn requests_that_the_document_allows_get_the_answers_that_it_promises() {
 const WORKSPACES: &str = r"^/v1/sandbox/\{u\}/\{a\}/";
 /// Those of skills.
 const SKILLS: &str = r"^/v1/skills/\{u\}/\{a\}/\{s\}/";
+/// Those that pass every method and every path on to another server, which answers them.
+const SERVERS: &str = r"/ports/\{(port|token)\}/";
 
 #[test]
 fn requests_about_workspaces_that_the_document_forbids_are_refused_as_it_promises() {
-    forbidden(&["--include-path-regex", WORKSPACES]);
+    forbidden(&["--include-path-regex", WORKSPACES, "--exclude-path-regex", SERVERS]);
 }
 
 #[test]
 fn requests_about_skills_that_the_document_forbids_are_refused_as_it_promises() {
     if is_large() {
-        forbidden(&["--include-path-regex", SKILLS]);
+        forbidden(&["--include-path-regex", SKILLS, "--exclude-path-regex", SERVERS]);
     } else {
         eprintln!("SKIPPED: set FILESECBOX_LARGE=1 to ask about skills what was asked about workspaces");
     }
@@ -94,8 +96,8 @@ fn requests_about_skills_that_the_document_forbids_are_refused_as_it_promises() 
 
 #[test]
 fn other_requests_that_the_document_forbids_are_refused_as_it_promises() {
-    let trees = format!("{WORKSPACES}|{SKILLS}");
-    forbidden(&["--exclude-path-regex", &trees]);
+    let others = format!("{WORKSPACES}|{SKILLS}|{SERVERS}");
+    forbidden(&["--exclude-path-regex", &others]);
 }
 
 fn forbidden(paths: &[&str]) {

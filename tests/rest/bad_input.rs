@@ -263,6 +263,7 @@ const ROUTES: &[(&str, &str)] = &[
     ("/v1/sandbox/u", "DELETE,GET,HEAD"),
     ("/v1/sandbox/u/a", "DELETE,GET,HEAD"),
     ("/v1/sandbox/u/a/info", "GET,HEAD"),
+    ("/v1/skills/u/a/s/info", "GET,HEAD"),
     ("/v1/sandbox/u/a/snapshots", "GET,HEAD,POST"),
     ("/v1/sandbox/u/a/snapshots/x", "DELETE,GET,HEAD"),
     ("/v1/sandbox/u/a/snapshots/x/restore", "POST"),

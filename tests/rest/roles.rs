@@ -181,7 +181,6 @@ const ROWS: &[Row] = &[
     Row("DELETE /v1/sandbox", "", "", 400, ADMIN),
     Row("GET /v1/sandbox/{u}", "", "", 200, OF_USER),
     Row("GET /v1/sandbox/{u}/{a}", "", "", 200, READ),
-    Row("GET /v1/sandbox/{u}/{a}/info", "", "", 200, READ),
     Row("POST /v1/sandbox/{u}/{a}/prepare", "", r#"{"runtime":false}"#, 200, CHANGE),
     Row("GET /v1/sandbox/{u}/{a}/snapshots", "", "", 200, READ),
     Row("POST /v1/sandbox/{u}/{a}/snapshots", "", "{}", 201, CHANGE),
@@ -189,6 +188,7 @@ const ROWS: &[Row] = &[
     Row("DELETE /v1/sandbox/{u}/{a}/snapshots/{snapshot}", "", "", 404, CHANGE),
     Row("POST /v1/sandbox/{u}/{a}/snapshots/{snapshot}/restore", "", "", 404, CHANGE),
     Row("POST /v1/sandbox/{u}/{a}/snapshots/{snapshot}/fork", "", r#"{"user":"u","agent":"a"}"#, 404, FORK),
+    Row("GET T/info", "", "", 200, READ),
     Row("GET T/files", "", "", 200, READ),
     Row("GET T/content", "?path=f", "", 200, READ),
     // A stream has no end to wait for; what follows the check of the role is another test's.

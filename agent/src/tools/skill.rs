@@ -52,6 +52,27 @@ struct Parameters {
     action: String,
     #[serde(default)]
     file: String,
+    #[serde(default)]
+    offset: i64,
+}
+
+/// A skill that was found.
+struct Found<'a> {
+    directory: Directory<'a>,
+    /// The file that describes it.
+    described_by: String,
+    /// Whether it is in a shared place, whose paths mean nothing in the user's sandbox.
+    is_shared: bool,
+}
+
+impl Found<'_> {
+    /// Where the skill is, as a model is told.
+    fn place(&self) -> String {
+        match self.is_shared {
+            true => "shared, and read by this tool alone".to_owned(),
+            false => self.directory.root.to_string(),
+        }
+    }
 }
 
 #[async_trait]
@@ -70,7 +91,8 @@ impl Tool for Skill {
             "properties": {
                 "name": { "type": "string", "description": "Name of the skill" },
                 "action": { "type": "string", "enum": ["load", "list_files"], "description": "What to do; load by default" },
-                "file": { "type": "string", "description": "load: path of a file in the skill; SKILL.md by default" }
+                "file": { "type": "string", "description": "load: path of a file in the skill; SKILL.md by default" },
+                "offset": { "type": "integer", "description": "load: the first line to show, from 1" }
             },
             "required": ["name"],
             "additionalProperties": false
@@ -78,7 +100,7 @@ impl Tool for Skill {
     }
 
     async fn run(&self, context: &Context<'_>, arguments: &str) -> Result<String, Refusal> {
-        let Parameters { name, action, file } = parse(arguments)?;
+        let Parameters { name, action, file, offset } = parse(arguments)?;
         if name.is_empty() {
             return Err(Refusal::new("name is required"));
         }
@@ -88,9 +110,9 @@ impl Tool for Skill {
         if file.split(['/', '\\']).any(|segment| segment == "..") || file.starts_with('/') {
             return Err(Refusal::new("invalid file: send a path in the skill, without `..`"));
         }
-        let (skill, described_by) = self.find(context, &name).await?;
+        let skill = self.find(context, &name).await?;
         match action.as_str() {
-            "" | "load" => load(&skill, &name, if file.is_empty() { &described_by } else { &file }).await,
+            "" | "load" => load(&skill, &name, &file, usize::try_from(offset).unwrap_or(0)).await,
             "list_files" => list_files(&skill, &name).await,
             other => {
                 Err(Refusal(format!("unknown action `{}`: use load or list_files", other.escape_debug())))
@@ -102,33 +124,31 @@ impl Tool for Skill {
 impl Skill {
     /// The skill's directory, and the file that describes it: by the directory's own name in any place, else by the name that
     /// the skill gives itself.
-    async fn find<'a>(
-        &'a self,
-        context: &Context<'a>,
-        name: &str,
-    ) -> Result<(Directory<'a>, String), Refusal> {
+    async fn find<'a>(&'a self, context: &Context<'a>, name: &str) -> Result<Found<'a>, Refusal> {
         let workspace = context.session.workspace().clone();
         let workspace = Directory { sandbox: context.sandbox, user: context.session.user(), root: workspace };
         let mut places = Vec::new();
         for directory in DIRECTORIES {
-            places.push(workspace.below(directory)?);
+            places.push((workspace.below(directory)?, false));
         }
-        places.extend(self.shared.iter().map(Place::directory));
-        for place in &places {
-            let Ok(skill) = place.below(name) else { continue };
-            if let Some(file) = described::file(&skill).await? {
-                return Ok((skill, file));
+        places.extend(self.shared.iter().map(|place| (place.directory(), true)));
+        for (place, is_shared) in &places {
+            let Ok(directory) = place.below(name) else { continue };
+            if let Some(described_by) = described::file(&directory).await? {
+                return Ok(Found { directory, described_by, is_shared: *is_shared });
             }
         }
-        for place in &places {
+        for (place, is_shared) in &places {
             let entries = place.entries().await?;
             for entry in
                 entries.into_iter().filter(|entry| entry.kind == FileKind::Directory).take(SKILLS_MAX)
             {
-                let Ok(skill) = place.below(&entry.name) else { continue };
+                let Ok(directory) = place.below(&entry.name) else { continue };
                 // A skill that cannot be read is not the wanted one.
-                match described::describe(&skill, &entry.name).await {
-                    Ok(Some(Described { file, name: own, .. })) if own == name => return Ok((skill, file)),
+                match described::describe(&directory, &entry.name).await {
+                    Ok(Some(Described { file, name: own, .. })) if own == name => {
+                        return Ok(Found { directory, described_by: file, is_shared: *is_shared });
+                    }
                     _ => {}
                 }
             }
@@ -137,8 +157,10 @@ impl Skill {
     }
 }
 
-async fn load(skill: &Directory<'_>, name: &str, file: &str) -> Result<String, Refusal> {
-    let bytes = match skill.read(file, FILE_BYTES_MAX).await {
+/// Shows lines of `file`, from the line `offset` on, or of the file that describes the skill when `file` is empty.
+async fn load(skill: &Found<'_>, name: &str, file: &str, offset: usize) -> Result<String, Refusal> {
+    let file = if file.is_empty() { &skill.described_by } else { file };
+    let bytes = match skill.directory.read(file, FILE_BYTES_MAX).await {
         Ok(Some(bytes)) => bytes,
         Ok(None) => {
             return Err(Refusal(format!("skill `{name}` has no file `{}`: use list_files", shown(file))));
@@ -146,24 +168,32 @@ async fn load(skill: &Directory<'_>, name: &str, file: &str) -> Result<String, R
         Err(error) => return Err(error.into()),
     };
     let body = text(&shown(file), &bytes)?;
-    let lines = body.split('\n').count();
-    let mut out: String = body.split_inclusive('\n').take(LINES_MAX).collect();
-    if lines > LINES_MAX {
-        let path = skill.path(file)?;
+    let (before, lines) = (offset.saturating_sub(1), body.split('\n').count());
+    if before >= lines {
+        return Err(Refusal(format!("`{}` has {lines} lines: send a smaller offset", shown(file))));
+    }
+    let mut rest = body.split_inclusive('\n').skip(before);
+    let mut out: String = rest.by_ref().take(LINES_MAX).collect();
+    if rest.next().is_some() {
+        let how = match skill.is_shared {
+            true => format!("Skill with offset {}", before + LINES_MAX + 1),
+            false => format!("Read with path {}", skill.directory.path(file)?),
+        };
         out.push_str(&format!(
-            "\n... [truncated: showing {LINES_MAX} of {lines} lines, use Read with path {path} to see more]"
+            "\n... [truncated: showing {LINES_MAX} of {lines} lines, use {how} to see more]"
         ));
     }
-    Ok(format!("# Skill: {name}\nDirectory: {}\nFile: {}\n\n{out}", skill.root, shown(file)))
+    Ok(format!("# Skill: {name}\nDirectory: {}\nFile: {}\n\n{out}", skill.place(), shown(file)))
 }
 
-async fn list_files(skill: &Directory<'_>, name: &str) -> Result<String, Refusal> {
-    let (files, is_cut) = skill.sandbox.walk(skill.user, &skill.root, ENTRIES_MAX).await?;
+async fn list_files(skill: &Found<'_>, name: &str) -> Result<String, Refusal> {
+    let Directory { sandbox, user, root } = &skill.directory;
+    let (files, is_cut) = sandbox.walk(user, root, ENTRIES_MAX).await?;
     let mut files: Vec<String> = files.into_iter().map(|(path, _)| path).collect();
     files.sort_unstable();
+    let place = if skill.is_shared { "(shared)".to_owned() } else { format!("in {root}") };
     let mut out = format!(
-        "Skill `{name}` in {} has {}{} file(s):",
-        skill.root,
+        "Skill `{name}` {place} has {}{} file(s):",
         if is_cut { "more than " } else { "" },
         files.len()
     );

@@ -65,15 +65,7 @@ async fn a_replacement_cannot_grow_without_end() {
 #[tokio::test]
 async fn skills_that_all_share_come_after_the_users_own() {
     let bench = Bench::memory().await;
-    let shared = MemSandbox::new();
-    let owner = user("server");
-    let place =
-        Place::in_workspace(std::sync::Arc::new(shared.clone()), owner.clone(), "skills").await.unwrap();
-    for (name, text) in [("both", "shared"), ("only", "shared only")] {
-        let path = sandbox::SandboxPath::parse(&format!("/workspace/skills/{name}/SKILL.md")).unwrap();
-        sandbox::Sandbox::mkdir_all(&shared, &owner, &path.parent().unwrap(), 0o755).await.unwrap();
-        sandbox::SandboxExt::write(&shared, &owner, &path, text.into()).await.unwrap();
-    }
+    let place = shared(&[("both", "shared"), ("only", "shared only")]).await;
     bench.put("skills/both/SKILL.md", "own").await;
     let toolbox = Toolbox::standard().with(agent::tools::skill::Skill::with_shared([place]));
     let context = agent::tools::Context::new(&*bench.sandbox, &bench.session);
@@ -85,4 +77,57 @@ async fn skills_that_all_share_come_after_the_users_own() {
     let names: Vec<Value> =
         toolbox.schemas().as_array().unwrap().iter().map(|tool| tool["name"].clone()).collect();
     assert_eq!(json!(names), json!(["Shell", "Read", "Edit", "Glob", "Grep", "Cd", "Skill"]));
+}
+
+#[tokio::test]
+async fn each_place_that_skill_names_is_one_from_which_the_rest_is_read() {
+    let lines: String = (1..=700).map(|number| format!("line {number}\n")).collect();
+    let bench = Bench::memory().await;
+    let place = shared(&[("global", &lines), ("taken", &lines)]).await;
+    bench.put("skills/own/SKILL.md", lines.as_str()).await;
+    // A file of the user's where the shared skill lies in its own sandbox.
+    bench.put("skills/taken/notes.md", "the user's own").await;
+    let toolbox = Toolbox::standard().with(agent::tools::skill::Skill::with_shared([place]));
+    let context = agent::tools::Context::new(&*bench.sandbox, &bench.session);
+    let call =
+        async |tool: &str, arguments: Value| toolbox.call(&context, tool, &arguments.to_string()).await;
+    // The user's own skill: *Read* reads what *Skill* names.
+    let own = call("Skill", json!({ "name": "own" })).await.text;
+    let named = own.split_once("use Read with path ").unwrap().1.split(' ').next().unwrap();
+    let read = call("Read", json!({ "path": named, "offset": 301 })).await;
+    assert!(!read.is_error && read.text.starts_with("301\tline 301\n"), "{}", read.text);
+    // A shared one: no path of another sandbox is named, and *Skill* itself goes on.
+    for name in ["global", "taken"] {
+        let mut seen = String::new();
+        let mut offset = 1;
+        loop {
+            let arguments = json!({ "name": name, "offset": offset });
+            let told = call("Skill", arguments).await;
+            assert!(!told.is_error && !told.text.contains("/workspace"), "{}", told.text);
+            let body = told.text.split_once("\n\n").unwrap().1;
+            let Some((body, hint)) = body.split_once("\n... [truncated") else {
+                seen.push_str(body);
+                break;
+            };
+            seen.push_str(body);
+            offset = hint.split_once("offset ").unwrap().1.split(' ').next().unwrap().parse().unwrap();
+        }
+        assert_eq!(seen, lines, "{name}");
+        let listed = call("Skill", json!({ "name": name, "action": "list_files" })).await.text;
+        assert!(listed.contains("SKILL.md") && !listed.contains("/workspace"), "{listed}");
+    }
+    let beyond = call("Skill", json!({ "name": "global", "offset": 702 })).await;
+    assert!(beyond.is_error && beyond.text.contains("701 lines"), "{}", beyond.text);
+}
+
+/// A place of another sandbox with these skills, each with the text of its `SKILL.md`.
+async fn shared(skills: &[(&str, &str)]) -> Place {
+    let (sandbox, owner) = (std::sync::Arc::new(MemSandbox::new()), user("server"));
+    for (name, text) in skills {
+        let path = sandbox::SandboxPath::parse(&format!("/workspace/skills/{name}/SKILL.md")).unwrap();
+        sandbox::Sandbox::mkdir_all(&*sandbox, &owner, &path.parent().unwrap(), 0o755).await.unwrap();
+        let bytes = bytes::Bytes::from((*text).to_owned());
+        sandbox::SandboxExt::write(&*sandbox, &owner, &path, bytes).await.unwrap();
+    }
+    Place::in_workspace(sandbox, owner, "skills").await.unwrap()
 }

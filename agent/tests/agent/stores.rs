@@ -269,11 +269,16 @@ async fn what_is_a_skill_for_the_service_is_one_for_the_catalogue_and_the_tool()
             ("small", "about small"),
         ]
     );
-    for (name, file) in
-        [("small", "skill.md"), ("any", "Skill.MD"), ("old", "README.md"), ("loud", "SKILL.md")]
-    {
+    for (name, file) in [
+        ("small", "skill.md"),
+        ("any", "Skill.MD"),
+        ("old", "README.md"),
+        ("loud", "SKILL.md"),
+        ("hidden", "SKILL.md"),
+        ("both", "SKILL.md"),
+    ] {
         let loaded = bench.call("Skill", &json!({ "name": name })).await.text;
-        assert!(loaded.contains(&format!("File: {file}")), "{loaded}");
+        assert!(loaded.contains(&format!("File: {file}")) && !loaded.contains("not both"), "{loaded}");
     }
     bench.put("skills/small/notes..md", "dots".to_owned()).await;
     let loaded = bench.call("Skill", &json!({ "name": "small", "file": "notes..md" })).await.text;

@@ -103,6 +103,14 @@ NOT_COVERED: Mapping[str, str] = {
     **dict.fromkeys(
         ("getRoot", "getPage", "getOpenApi", "getMetrics"), "pages for people and machines: `request` fetches them"
     ),
+    **dict.fromkeys(
+        (
+            f"{method}{which}"
+            for method in ("get", "put", "post", "delete", "options", "head", "patch", "trace")
+            for which in ("Port", "PortPath", "PortLink", "PortLinkPath")
+        ),
+        "the answers are those of a server in a sandbox: `request` asks it",
+    ),
     **dict.fromkeys(("removeBytes", "execute"), "the same as `removeEntry` and `run`"),
 }
 
@@ -176,6 +184,10 @@ class TreeCalls:
     """The operations of one tree; ``root`` is its path, such as ``/v1/sandbox/alice/demo``."""
 
     root: str
+
+    def info(self) -> Call[Mapping[str, Any]]:
+        """What a command finds in it, and the limits that hold for it."""
+        return Call("getConditions", "GET", f"{self.root}/info", _object, repeatable=True)
 
     def stat(self, path: str, *, follow: bool = True) -> Call[FileInfo]:
         """Looks at an entry."""
@@ -427,10 +439,6 @@ class WorkspaceCalls(TreeCalls):
     def usage(self) -> Call[Mapping[str, Any]]:
         """What it takes on the disk."""
         return Call("getWorkspace", "GET", self.root, _object, repeatable=True)
-
-    def info(self) -> Call[Mapping[str, Any]]:
-        """What a command finds in it."""
-        return Call("getWorkspaceInfo", "GET", f"{self.root}/info", _object, repeatable=True)
 
     def delete(self, force: bool, snapshots: bool) -> Call[None]:
         """Removes it with its home."""

@@ -14,10 +14,10 @@ use crate::http::answer::problem::Problem;
 use crate::http::{App, request_log};
 use crate::ops::tree::Tree;
 
-/// A request about a sandbox as a whole, which is no use of it: looking for `GET`, removing otherwise.
+/// A request about a sandbox or skill as a whole, which is no use of it: looking for `GET`, removing otherwise.
 pub(in crate::http) struct WorkspaceRequest {
     pub(in crate::http) id: WorkspaceId,
-    /// The workspace, wherever it is.
+    /// The workspace, wherever it is, or the skill.
     pub(in crate::http) tree: Tree,
 }
 

@@ -6,12 +6,13 @@ use serde_yaml_ng::Mapping;
 use super::components::Components;
 use super::failure;
 use super::operation::{Location, Written};
+use super::passed_on::METHODS;
 use super::source::{Wrong, read};
 
 /// The version of OpenAPI.
 const OPENAPI: &str = "3.1.1";
 /// The groups of operations, in the order of the page.
-const AREAS: [(&str, &str); 10] = [
+const AREAS: [(&str, &str); 11] = [
     ("Service", include_str!("operations/service.yaml")),
     ("Users", include_str!("operations/users.yaml")),
     ("Skills", include_str!("operations/skills.yaml")),
@@ -19,6 +20,7 @@ const AREAS: [(&str, &str); 10] = [
     ("Changing", include_str!("operations/changing.yaml")),
     ("Workspaces", include_str!("operations/workspaces.yaml")),
     ("Running", include_str!("operations/running.yaml")),
+    ("Ports", include_str!("operations/ports.yaml")),
     ("Runners", include_str!("operations/runners.yaml")),
     ("Devboxes", include_str!("operations/devbox.yaml")),
     ("MCP", include_str!("operations/mcp.yaml")),
@@ -67,19 +69,24 @@ pub fn build() -> Result<Value, Wrong> {
     }))
 }
 
-/// Adds an operation, one of both trees twice.
+/// Adds an operation, one of both trees twice, and one of `ANY` method for each method.
 fn add(paths: &mut Map<String, Value>, tag: &str, heading: &str, written: &Written) -> Result<(), String> {
     let (method, path) = heading.split_once(' ').ok_or("a heading is a method and a path")?;
     let places: Vec<(String, &str)> = match path.strip_prefix("T/") {
         Some(name) => TREES.iter().map(|(tree, suffix)| (format!("{tree}{name}"), *suffix)).collect(),
         None => vec![(path.to_owned(), "")],
     };
+    let (methods, is_any) = if method == "ANY" { (&METHODS[..], true) } else { (&[method][..], false) };
     for (path, suffix) in places {
-        let operation = written.at(&Location { method, path: &path, heading, tag, suffix })?;
-        let item = paths.entry(path).or_insert_with(|| json!({}));
+        let item = paths.entry(path.clone()).or_insert_with(|| json!({}));
         let others = item.as_object_mut().ok_or("a path is no object")?;
-        if others.insert(method.to_lowercase(), operation).is_some() {
-            return Err("it is there twice".to_owned());
+        for method in methods {
+            let in_document = method.to_lowercase();
+            let prefix = if is_any { in_document.as_str() } else { "" };
+            let operation = written.at(&Location { method, path: &path, heading, tag, prefix, suffix })?;
+            if others.insert(in_document, operation).is_some() {
+                return Err("it is there twice".to_owned());
+            }
         }
     }
     Ok(())

@@ -86,7 +86,8 @@ pub(super) fn failure(status: StatusCode, codes: &BTreeSet<&str>, is_head: bool)
     response
 }
 
-fn one_of(codes: &BTreeSet<&str>) -> Value {
+/// The schema of a failure with one of `codes`.
+pub(super) fn one_of(codes: &BTreeSet<&str>) -> Value {
     let mut each: Vec<Value> =
         codes.iter().map(|code| json!({ "$ref": format!("#/components/schemas/{code}") })).collect();
     if each.len() == 1 {

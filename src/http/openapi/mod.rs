@@ -12,6 +12,7 @@
 //! | `failure` | the schema and the answer of each code |
 //! | `dialect` | answers of the devbox dialect |
 //! | `operation` | one operation as it is written, and as OpenAPI has it |
+//! | `passed_on` | answers of an operation that passes requests on to a server in a sandbox |
 //! | `shorthand` | how schemas are written |
 //! | `compressed` | a document in gzip, too |
 //! | `page`, `notation` | the page, and schemas on it |
@@ -24,6 +25,7 @@ mod failure;
 mod notation;
 mod operation;
 mod page;
+mod passed_on;
 mod shorthand;
 mod source;
 

@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 use super::components::answer;
 use super::dialect;
 use super::failure::failure;
+use super::passed_on::{self, PassesOn};
 use super::shorthand::{fields, optional, schema};
 use crate::http::answer::status;
 
@@ -40,6 +41,11 @@ pub(super) struct Written {
     /// Whether it changes something although its method says otherwise.
     #[serde(default)]
     changes: bool,
+    /// How a caller reaches the server that answers, when another one than the service does.
+    passes_on: Option<PassesOn>,
+    /// Names in `components.yaml` of parameters of the path that have another one there.
+    #[serde(default)]
+    in_path: BTreeMap<String, String>,
     /// Parameters of the query, in order; `name?` may be left out.
     #[serde(default)]
     query: serde_yaml_ng::Mapping,
@@ -129,7 +135,8 @@ pub(super) struct Location<'a> {
     pub(super) heading: &'a str,
     /// The group on the page.
     pub(super) tag: &'a str,
-    /// The ending of the operation's name.
+    /// The beginning of the operation's name, for one of several methods, and its ending.
+    pub(super) prefix: &'a str,
     pub(super) suffix: &'a str,
 }
 
@@ -140,7 +147,7 @@ impl Written {
     /// A code that does not exist.
     pub(super) fn at(&self, place: &Location<'_>) -> Result<Value, String> {
         let mut operation = json!({
-            "operationId": format!("{}{}", self.id, place.suffix),
+            "operationId": format!("{}{}{}", place.prefix, self.id, place.suffix),
             "tags": [place.tag],
             "summary": self.summary,
             "parameters": self.parameters(place.path),
@@ -161,7 +168,8 @@ impl Written {
 
     fn parameters(&self, path: &str) -> Vec<Value> {
         let shared = |name: &str| json!({ "$ref": format!("#/components/parameters/{name}") });
-        let in_path = path.split('{').skip(1).filter_map(|rest| rest.split('}').next()).map(shared);
+        let in_path = path.split('{').skip(1).filter_map(|rest| rest.split('}').next());
+        let in_path = in_path.map(|name| shared(self.in_path.get(name).map_or(name, String::as_str)));
         let in_query = self.query.iter().filter_map(|(name, written)| {
             let (name, is_required) = optional(name.as_str()?);
             let mut schema = schema(&serde_json::to_value(written).ok()?);
@@ -177,6 +185,9 @@ impl Written {
     }
 
     fn request_body(&self, place: &Location<'_>) -> Option<Value> {
+        if self.passes_on.is_some() {
+            return passed_on::body(place.method);
+        }
         let of_skill = self.json_in_skill.as_ref().filter(|_| place.path.starts_with(SKILL));
         let Some(json) = of_skill.or(self.json.as_ref()) else { return self.body.clone() };
         let mut media = json!({ "schema": schema(json) });
@@ -187,6 +198,18 @@ impl Written {
     }
 
     fn responses(&self, place: &Location<'_>) -> Result<Map<String, Value>, String> {
+        let mut responses = match self.passes_on {
+            Some(passes_on) => passes_on.responses(place.method, &self.codes(place)?),
+            None => self.own_responses(place)?,
+        };
+        for status in ["414", "431"] {
+            responses.insert(status.to_owned(), shared(status));
+        }
+        Ok(responses)
+    }
+
+    /// The answers of the service itself.
+    fn own_responses(&self, place: &Location<'_>) -> Result<Map<String, Value>, String> {
         let is_head = place.method == "HEAD";
         let mut responses = Map::new();
         for (status, description) in [(self.status, Some("Success.")), (201, self.created.as_deref())] {
@@ -217,9 +240,6 @@ impl Written {
                 _ => failure(status, &codes, is_head),
             };
             responses.insert(status.as_u16().to_string(), failure);
-        }
-        for status in ["414", "431"] {
-            responses.insert(status.to_owned(), shared(status));
         }
         Ok(responses)
     }

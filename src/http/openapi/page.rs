@@ -83,6 +83,10 @@ fn shown(document: &Value) -> Vec<Shown<'_>> {
     for (path, item) in document["paths"].as_object().into_iter().flatten() {
         for (method, operation) in item.as_object().into_iter().flatten() {
             let heading = operation["x-heading"].as_str().unwrap_or_default();
+            // The methods of such an operation are alike.
+            if heading.starts_with("ANY ") && method != "get" {
+                continue;
+            }
             match shown.iter_mut().find(|shown| shown.heading == heading) {
                 Some(shown) => shown.paths.push(path),
                 None => shown.push(Shown { heading, method, paths: vec![path], operation }),
@@ -151,7 +155,7 @@ fn answers(page: &mut String, document: &Value, operation: &Value) {
     let mut codes = String::new();
     for (status, response) in operation["responses"].as_object().into_iter().flatten() {
         let response = resolved(document, response);
-        if status.as_str() >= "400" {
+        if status != "default" && status.as_str() >= "400" {
             let _ = writeln!(codes, "<tr><td>{status}</td><td>{}</td></tr>", said(&response["description"]));
             continue;
         }
@@ -177,9 +181,13 @@ fn curl(document: &Value, shown: &Shown<'_>) -> String {
         let name = parameter["name"].as_str().unwrap_or_default();
         let schema = resolved(document, &parameter["schema"]);
         let example = parameter.get("example").or_else(|| schema["examples"].get(0));
-        let example = example.and_then(Value::as_str).unwrap_or("x");
+        let example = match example {
+            Some(Value::String(text)) => text.clone(),
+            Some(Value::Number(number)) => number.to_string(),
+            _ => "x".to_owned(),
+        };
         if parameter["in"] == "path" {
-            path = path.replace(&format!("{{{name}}}"), example);
+            path = path.replace(&format!("{{{name}}}"), &example);
         } else if parameter["in"] == "query" && parameter["required"] == true {
             query.push(format!("{name}={}", example.replace('*', "%2A")));
         }
@@ -265,6 +273,11 @@ mod tests {
             of("POST T/exec/{exec_id}/signal"),
             "curl -X POST 'http://127.0.0.1:8003/v1/sandbox/alice/demo/exec/build-7/signal' \
              -H \"Authorization: Bearer $TOKEN\" --json '{\"signal\":\"INT\"}'"
+        );
+        assert_eq!(
+            of("ANY T/ports/{port}/{path}"),
+            "curl 'http://127.0.0.1:8003/v1/sandbox/alice/demo/ports/8000/index.html' \
+             -H \"Authorization: Bearer $TOKEN\""
         );
     }
 }

@@ -11,6 +11,7 @@ pub(super) mod execute;
 pub(super) mod files;
 pub(super) mod glob;
 pub(super) mod grep;
+pub(super) mod info;
 pub(super) mod mkdir;
 pub(super) mod patch;
 pub(super) mod ports;

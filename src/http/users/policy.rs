@@ -1,7 +1,7 @@
 //! `GET`, `PUT` and `DELETE /v1/agents/{a}/policy`
 
 use axum::extract::State;
-use policy::{AgentId, AgentPolicy, DiskLimits, Profile, RunLimits};
+use policy::{AgentId, AgentPolicy, DiskLimits, Profile, RunLimits, SessionLimits};
 use serde::{Deserialize, Serialize};
 
 use crate::http::answer::{Answer, success, success_with};
@@ -42,6 +42,7 @@ struct InEffect {
     missing: Vec<String>,
     network: exec::Network,
     runs: RunLimits,
+    sessions: SessionLimits,
     disk: DiskLimits,
 }
 
@@ -58,13 +59,13 @@ pub(in crate::http) async fn show(
     Governor { agent }: Governor,
     _: NoParams,
 ) -> Answer {
-    let Effective { source, policy, profile, commands, missing, network, runs, disk } =
+    let Effective { source, policy, profile, commands, missing, network, runs, sessions, disk } =
         app.service.agent_policy(agent.clone(), None).await?;
     success(Facts {
         agent,
         source,
         policy,
-        effective: InEffect { profile, commands, missing, network, runs, disk },
+        effective: InEffect { profile, commands, missing, network, runs, sessions, disk },
     })
 }
 

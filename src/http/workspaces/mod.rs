@@ -1,6 +1,5 @@
 //! Routes about sandboxes as a whole: a workspace with its home, its snapshots, and what brings it to a state.
 
-pub(super) mod info;
 pub(super) mod list;
 pub(super) mod prepare;
 pub(super) mod remove;

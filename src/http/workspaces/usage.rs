@@ -1,7 +1,7 @@
 //! `GET /v1/sandbox/{u}/{a}`
 
 use axum::extract::State;
-use policy::AgentId;
+use policy::DiskLimits;
 use serde::Serialize;
 use storage::Use;
 
@@ -34,30 +34,26 @@ struct OfSkill {
 }
 
 #[derive(Serialize)]
-pub(super) struct Limits<'a> {
-    pub(super) disk: policy::DiskLimits,
-    pub(super) snapshots: &'a policy::SnapshotLimits,
+pub(in crate::http) struct Limits<'a> {
+    disk: DiskLimits,
+    snapshots: &'a policy::SnapshotLimits,
     /// The time without use after which a workspace is set aside; 0 for never.
-    pub(super) idle_ms: u128,
+    idle_ms: u128,
     /// For how long more it is kept aside.
-    pub(super) keep_ms: u128,
+    keep_ms: u128,
 }
 
 impl<'a> Limits<'a> {
-    pub(super) fn of(app: &'a App, agent: &AgentId) -> Self {
+    /// The limits of a workspace whose trees may take `disk`.
+    pub(in crate::http) fn of(app: &'a App, disk: DiskLimits) -> Self {
         let options = app.service.store_options();
         let idle_ms = options.idle.map_or(0, |idle| idle.as_millis());
-        Self {
-            disk: app.service.disk_limits_of(agent),
-            snapshots: &options.snapshots,
-            idle_ms,
-            keep_ms: options.keep.as_millis(),
-        }
+        Self { disk, snapshots: &options.snapshots, idle_ms, keep_ms: options.keep.as_millis() }
     }
 }
 
 pub(in crate::http) async fn usage(State(app): State<App>, request: WorkspaceRequest, _: NoParams) -> Answer {
-    let agent = request.id.agent.clone();
+    let disk = app.service.disk_limits_of(&request.id.agent);
     let usage = app.service.usage(request.id).await?;
     let of_skill =
         |(skill, taken): (policy::SkillId, Use)| OfSkill { skill_id: skill.to_string(), taken: taken.into() };
@@ -67,6 +63,6 @@ pub(in crate::http) async fn usage(State(app): State<App>, request: WorkspaceReq
         skills: usage.skills.into_iter().map(of_skill).collect(),
         more_skills: usage.more_skills,
         taken_by_snapshots: usage.snapshots.taken.into(),
-        limits: Limits::of(&app, &agent),
+        limits: Limits::of(&app, disk),
     })
 }

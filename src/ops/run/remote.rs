@@ -87,13 +87,10 @@ impl Service {
         if terminal.is_some() && feeds.is_none() {
             request.stdin.get_or_insert_default().extend(END_OF_TYPING);
         }
-        let limits = self.table.limits();
-        let own = self.policy_of(&recorded.tree).map(|policy| policy.policy.runs.clone()).unwrap_or_default();
+        let limits = self.session_limits_of(recorded.tree.agent());
         let (longest, permits) = match recorded.purpose {
-            Purpose::Background => {
-                (Some(own.background_ms.unwrap_or(limits.background_ms)), &self.background)
-            }
-            Purpose::Terminal(_) => (Some(own.terminal_ms.unwrap_or(limits.terminal_ms)), &self.terminals),
+            Purpose::Background => (Some(limits.background_ms), &self.background),
+            Purpose::Terminal(_) => (Some(limits.terminal_ms), &self.terminals),
             Purpose::Attached => (None, &self.backends.permits),
         };
         let is_read = is_streamed || longest.is_some();

@@ -159,14 +159,11 @@ impl Service {
         input: Option<mpsc::Receiver<exec::Feed>>,
     ) -> Result<()> {
         let mut opening = Opening { service: self, recorded: Arc::clone(&recorded), has_begun: false };
-        let limits = self.table.limits();
-        let own = self.policy_of(&recorded.tree).map(|policy| policy.policy.runs.clone()).unwrap_or_default();
+        let limits = self.session_limits_of(recorded.tree.agent());
         let (longest, permits) = match recorded.purpose {
             Purpose::Attached => (None, &self.permits),
-            Purpose::Background => {
-                (Some(own.background_ms.unwrap_or(limits.background_ms)), &self.background)
-            }
-            Purpose::Terminal(_) => (Some(own.terminal_ms.unwrap_or(limits.terminal_ms)), &self.terminals),
+            Purpose::Background => (Some(limits.background_ms), &self.background),
+            Purpose::Terminal(_) => (Some(limits.terminal_ms), &self.terminals),
         };
         let is_aside = request.commit == Commit::Ask;
         let terminal = match recorded.purpose {

@@ -1,10 +1,10 @@
 //! The conditions of commands, and preparing a workspace. Commands are run by `run`.
 
-use policy::RunLimits;
+use policy::{DiskLimits, Profile, RelPath, RunLimits, SessionLimits, TreeId};
 use storage::WorkspaceId;
 
 use super::{Location, Tree};
-use crate::ops::agents::Effective;
+use crate::ops::agents::{Effective, Source};
 use crate::ops::error::Result;
 use crate::ops::preparations::Wanted;
 use crate::ops::prepare::Prepared;
@@ -23,6 +23,8 @@ pub struct Conditions {
     pub backend: String,
     /// Bounds on runs.
     pub runs: RunLimits,
+    /// Bounds on runs in the background and on terminals.
+    pub sessions: SessionLimits,
     /// What the service knows of commands that it runs itself.
     pub own: Option<OwnConditions>,
 }
@@ -32,29 +34,45 @@ pub struct Conditions {
 pub struct OwnConditions {
     /// The confinement.
     pub tier: exec::Tier,
-    /// The programs that a caller may start with the agent, as far as the host has them.
+    /// How far the whitelist reaches below the command itself.
+    pub profile: Profile,
+    /// The programs that a caller may start with the agent, as far as the host has them. None while the agent's policy cannot be
+    /// read.
     pub commands: Vec<String>,
     /// The network that a command may reach at most.
     pub network: exec::Network,
+    /// What the tree may take on the disk.
+    pub disk: DiskLimits,
 }
 
 impl Tree {
     /// The conditions of a command in the tree.
     ///
     /// # Errors
-    /// As [`Service::agent_policy`](crate::ops::Service::agent_policy); [`Error::Remote`](crate::ops::Error::Remote).
+    /// As [`Service::agent_policy`](crate::ops::Service::agent_policy); [`Error::Remote`](crate::ops::Error::Remote);
+    /// `not_found` for a skill that the user does not have.
     pub async fn conditions(&self) -> Result<Conditions> {
         let (user, agent) = (self.id.user(), self.id.agent());
         let shell = self.shell().await?;
         if let Location::Remote(backend) = &self.location {
-            let (backend, runs) = (backend.name().to_owned(), self.service.run_limits_of(agent));
-            return Ok(Conditions { shell, backend, runs, own: None });
+            return Ok(Conditions {
+                shell,
+                backend: backend.name().to_owned(),
+                runs: self.service.run_limits_of(agent),
+                sessions: self.service.session_limits_of(agent),
+                own: None,
+            });
+        }
+        if let TreeId::Skill(..) = self.id {
+            self.stat(&RelPath::root()).await?;
         }
         let in_force = self.service.agent_policy(agent.clone(), Some(user)).await?;
-        let Effective { mut commands, missing, network, runs, .. } = in_force;
-        commands.retain(|name| !missing.contains(name));
-        let own = OwnConditions { tier: self.service.host().enforcement.tier, commands, network };
-        Ok(Conditions { shell, backend: LOCAL.to_owned(), runs, own: Some(own) })
+        let Effective { source, profile, mut commands, missing, network, runs, sessions, disk, .. } =
+            in_force;
+        commands.retain(|name| source != Source::Unreadable && !missing.contains(name));
+        let tier = self.service.host().enforcement.tier;
+        let own = OwnConditions { tier, profile, commands, network, disk };
+        Ok(Conditions { shell, backend: LOCAL.to_owned(), runs, sessions, own: Some(own) })
     }
 
     /// The last part of the path of the shell that runs scripts.

@@ -25,17 +25,20 @@ impl Promise {
             // It could not be read as a request.
             return Vec::new();
         }
-        if is_passed_on(target) {
-            // The answer of a server in a sandbox, which this service promises nothing about.
+        if is_for_others(target) {
             return Vec::new();
         }
         let Some((pointer, is_asked)) = self.operation(method, target) else {
             return self.failure(&["method_not_allowed", "not_found", "invalid", "denied", "busy"], body);
         };
-        let Some(response) = self.document.pointer(&format!("{pointer}/responses/{status}")) else {
+        // A server in a sandbox answers with any status; every answer of a server is in the browser's sandbox.
+        let is_servers = header("content-security-policy").is_some_and(|policy| policy.contains("sandbox "))
+            && self.document.pointer(&format!("{pointer}/responses/default")).is_some();
+        let answer = if is_servers { "default".to_owned() } else { status.to_string() };
+        let Some(response) = self.document.pointer(&format!("{pointer}/responses/{answer}")) else {
             return vec![format!("{status} is no declared status")];
         };
-        let (response, responses) = self.resolved(response, format!("{pointer}/responses/{status}"));
+        let (response, responses) = self.resolved(response, format!("{pointer}/responses/{answer}"));
         let mut complaints = Vec::new();
         for (name, declared) in response["headers"].as_object().into_iter().flatten() {
             let (declared, at) = self.resolved(declared, format!("{responses}/headers/{name}"));
@@ -58,15 +61,20 @@ impl Promise {
             }
             return complaints;
         }
-        let kind = header("content-type").unwrap_or_default();
-        let content = format!("{responses}/content/{}", escaped(kind));
-        let Some(media) = self.document.pointer(&content) else {
-            complaints.push(format!("`{kind}` is no declared media type of {status}"));
+        if is_servers {
             return complaints;
-        };
-        if media.get("schema").is_some() && kind == "application/json" {
+        }
+        let kind = header("content-type").unwrap_or_default();
+        // The service's own failure, where a server may answer with the same status in any form.
+        let own = format!("{responses}/content/*~1*/x-failure-schema");
+        let is_own = kind == "application/json" && self.document.pointer(&own).is_some();
+        let content = format!("{responses}/content/{}", escaped(kind));
+        let schema = if is_own { own } else { format!("{content}/schema") };
+        if !is_own && self.document.pointer(&content).is_none() {
+            complaints.push(format!("`{kind}` is no declared media type of {status}"));
+        } else if kind == "application/json" && self.document.pointer(&schema).is_some() {
             complaints.extend(match serde_json::from_slice(body) {
-                Ok(value) => self.complaints(&format!("{content}/schema"), &value),
+                Ok(value) => self.complaints(&schema, &value),
                 Err(error) => vec![format!("no JSON: {error}")],
             });
         }
@@ -99,6 +107,8 @@ impl Promise {
         let (method, is_asked) = match item.get(&method) {
             Some(_) => (method, true),
             None if method == "head" && item.get("get").is_some() => ("get".to_owned(), false),
+            // A route that passes everything on passes methods on that OpenAPI does not have.
+            None if item.get("trace").is_some() => ("post".to_owned(), true),
             None => return None,
         };
         Some((format!("/paths/{}/{method}", escaped(template)), is_asked))
@@ -112,20 +122,12 @@ impl Promise {
     }
 }
 
-/// Whether a target is a path of a server in a sandbox.
-fn is_passed_on(target: &str) -> bool {
+/// Whether the document leaves a target out: other vendors promise the answers of their doors, and the forms of installers those
+/// of share links.
+fn is_for_others(target: &str) -> bool {
     let segments: Vec<&str> =
         target.split(['?', '#']).next().unwrap_or_default().split('/').skip(1).collect();
-    matches!(
-        segments.as_slice(),
-        // In the words of other vendors, who promise them.
-        ["compat", _, _, ..]
-            // In the forms of installers.
-            | ["s", _, ..]
-            | ["v1", "ports", _, _, ..]
-            | ["v1", "sandbox", _, _, "ports", _, _, ..]
-            | ["v1", "skills", _, _, _, "ports", _, _, ..]
-    )
+    matches!(segments.as_slice(), ["compat", _, _, ..] | ["s", _, ..])
 }
 
 fn matches(template: &str, segments: &[&str]) -> bool {

@@ -49,6 +49,10 @@ class AsyncTree:
 
     # Looking
 
+    async def info(self) -> Mapping[str, Any]:
+        """What a command of this agent finds in it: ``commands``, ``profile``, ``network``, and the limits that hold."""
+        return await self.box.call(self._tree.info())
+
     async def stat(self, path: str = ".", *, follow: bool = True) -> FileInfo:
         """What an entry is; without ``follow`` of a link itself."""
         return await self.box.call(self._tree.stat(path, follow=follow))

@@ -26,10 +26,6 @@ class AsyncWorkspace(AsyncTree):
         """What it takes on the disk, counted now."""
         return await self.box.call(self._tree.usage())
 
-    async def info(self) -> Mapping[str, Any]:
-        """What a command finds in it."""
-        return await self.box.call(self._tree.info())
-
     async def delete(self, *, force: bool = False, snapshots: bool = False) -> None:
         """Removes it with its home; with ``force`` runs under way are killed, with ``snapshots`` those go, too."""
         await self.box.call(self._tree.delete(force, snapshots))

@@ -50,6 +50,10 @@ class Tree:
 
     # Looking
 
+    def info(self) -> Mapping[str, Any]:
+        """What a command of this agent finds in it: ``commands``, ``profile``, ``network``, and the limits that hold."""
+        return self.box.call(self._tree.info())
+
     def stat(self, path: str = ".", *, follow: bool = True) -> FileInfo:
         """What an entry is; without ``follow`` of a link itself."""
         return self.box.call(self._tree.stat(path, follow=follow))

@@ -27,10 +27,6 @@ class Workspace(Tree):
         """What it takes on the disk, counted now."""
         return self.box.call(self._tree.usage())
 
-    def info(self) -> Mapping[str, Any]:
-        """What a command finds in it."""
-        return self.box.call(self._tree.info())
-
     def delete(self, *, force: bool = False, snapshots: bool = False) -> None:
         """Removes it with its home; with ``force`` runs under way are killed, with ``snapshots`` those go, too."""
         self.box.call(self._tree.delete(force, snapshots))
