@@ -4,15 +4,17 @@
 //! next run, which then copies only what has changed since. Copies that no run is in are bounded, by number and by entries;
 //! those that were used longest ago go.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsString;
+use std::path::Path;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use policy::TreeId;
 
-use crate::core::lock::Generation;
+use crate::core::lock::{ATTEMPT, Generation, in_time};
 use crate::dir::Dir;
+use crate::error::Result;
 use crate::layers::stage::Stage;
 use crate::layers::trash::Trash;
 use crate::stat::{Kind, Stat, Use};
@@ -96,7 +98,7 @@ impl Drop for WorkTrash {
     }
 }
 
-/// A tree as it was copied for runs. Dropping it removes it.
+/// A tree as it was copied for runs, or as far as it was copied. Dropping it removes it.
 pub(crate) struct Copy {
     pub(crate) dir: Dir,
     /// The entries of the copy when it was as the tree is.
@@ -105,7 +107,7 @@ pub(crate) struct Copy {
     pub(crate) sources: Entries,
     /// The baseline that was copied: what an overlay that a run makes begins with. Of a workspace, nothing.
     pub(crate) base: String,
-    /// The generation of the tree that the copy is of; `None` when nothing is certain.
+    /// The generation of the tree that the copy is of; `None` when nothing is certain, or something is still to be copied.
     pub(crate) generation: Option<Generation>,
     // Last: a directory that is open is not gone when it is removed.
     pub(crate) trash: WorkTrash,
@@ -116,6 +118,14 @@ impl Copy {
     pub(crate) fn content(&self) -> Use {
         let bytes = self.before.values().filter_map(Fingerprint::size).sum();
         Use { bytes, files: self.before.len() as u64 }
+    }
+
+    /// Forgets the entries `removed`, and all below them.
+    pub(crate) fn forget_below(&mut self, removed: &BTreeSet<OsString>) {
+        let is_removed =
+            |path: &OsString| Path::new(path).ancestors().any(|above| removed.contains(above.as_os_str()));
+        self.before.retain(|path, _| !is_removed(path));
+        self.sources.retain(|path, _| !is_removed(path));
     }
 
     /// The room that it took on the disk when it was made.
@@ -130,6 +140,16 @@ impl Copy {
 #[derive(Default)]
 pub(crate) struct SkillCopy {
     pub(crate) copy: Mutex<CopyState>,
+}
+
+impl SkillCopy {
+    /// Holds the copy, when the job on this thread may wait for it.
+    ///
+    /// # Errors
+    /// Those of [`crate::interrupt::check`], while other runs make, look at or take in the copy.
+    pub(crate) fn hold(&self) -> Result<MutexGuard<'_, CopyState>> {
+        in_time(|| self.copy.try_lock_for(ATTEMPT))
+    }
 }
 
 /// What is known of the copy of a skill.
@@ -261,24 +281,24 @@ impl CopyLease {
 
 impl Drop for CopyLease {
     fn drop(&mut self) {
-        let size = {
-            let state = self.copy.copy.lock();
+        // Another run that works on the copy is in it, and tells when it leaves.
+        let size = self.copy.copy.try_lock().map(|state| {
             let copy = state.made.as_ref().filter(|_| !state.is_doubtful);
             copy.map(|copy| (copy.before.len(), copy.taken().bytes))
-        };
+        });
         let gone = {
             let mut table = self.copies.table.lock();
             let Some(place) = table.places.get_mut(&self.id) else { return };
             place.runs = place.runs.saturating_sub(1);
             match size {
-                Some(size) => place.size = size,
+                Some(Some(size)) => place.size = size,
                 // Nothing is kept that a next run could not begin with.
-                None if place.runs == 0 => {
+                Some(None) if place.runs == 0 => {
                     let unfit = table.throw_away(&self.id);
                     drop(table);
                     return drop(unfit);
                 }
-                None => {}
+                Some(None) | None => {}
             }
             table.beyond_bounds()
         };

@@ -17,6 +17,7 @@ mod archives;
 mod attacks;
 mod contract;
 mod copies;
+mod copying;
 mod deploying;
 mod fixture;
 mod flight;
