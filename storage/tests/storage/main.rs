@@ -21,6 +21,7 @@ mod copying;
 mod deploying;
 mod fixture;
 mod flight;
+mod idle_copies;
 mod life;
 mod live;
 mod oracle;
