@@ -105,6 +105,11 @@ impl<'a> Copying<'a> {
             let source = Fingerprint::from(stat);
             let copied = match self.former.and_then(|former| former.has(&path, &source)) {
                 Some(before) => self.keep(&found, into, &child.name, &path, before, levels)?,
+                None if let Found::Directory(dirs, stat, _) = &found
+                    && self.has_directory(into, &child.name)? =>
+                {
+                    self.refit(dirs, stat, into, &child.name, &path, levels)?
+                }
                 None if !self.clear(into, &child.name, &path)? => {
                     // It is a command's now, which will be told as a change.
                     if let Some(was) = self.former.and_then(|former| former.before.get(&path)) {
@@ -142,6 +147,40 @@ impl<'a> Copying<'a> {
             },
         }
         Ok(Some(before))
+    }
+
+    /// Whether a copy that is brought up to date has a directory at a name.
+    fn has_directory(&self, into: &Dir, name: &OsStr) -> Result<bool> {
+        let is_directory = |stat: Stat| stat.kind == Kind::Directory;
+        Ok(self.former.is_some() && into.stat_entry(name)?.is_some_and(is_directory))
+    }
+
+    /// Gives a directory of the copy the mode that the tree's has, and looks into it: what commands have in it stays. `None`
+    /// when its mode is one that a command of another run gave it.
+    fn refit(
+        &mut self,
+        from: &Layers,
+        stat: &Stat,
+        into: &Dir,
+        name: &OsStr,
+        path: &OsStr,
+        levels: usize,
+    ) -> Result<Option<Fingerprint>> {
+        let was = self.former.and_then(|former| former.before.get(path).cloned());
+        let is_commands = match into.stat_entry(name)? {
+            Some(now) => self.former.is_some_and(|former| !former.is_alone) && was != Some((&now).into()),
+            None => false,
+        };
+        let dir = into.open_closed_dir(name)?;
+        self.directory(from, &dir, path, levels)?;
+        if is_commands {
+            // It will be told as a change.
+            self.before.extend(was.map(|was| (path.to_owned(), was)));
+            return Ok(None);
+        }
+        dir.set_mode(stat.mode)?;
+        give(&dir, self.owner)?;
+        Ok(Some(Fingerprint::from(&dir.stat()?)))
     }
 
     /// Removes what a copy has at a name, so that the entry can be copied anew; `false` when a command changed it.
@@ -183,7 +222,10 @@ impl<'a> Copying<'a> {
             Found::Directory(dirs, stat, _) => {
                 // The mode comes last: it may keep the service itself from filling the directory.
                 let made = into.create_dir(name, stat.mode | 0o700)?;
+                // Nothing below it is copied yet, whatever was before.
+                let former = self.former.take();
                 let filled = self.directory(&dirs, &made, path, levels);
+                self.former = former;
                 made.set_mode(stat.mode)?;
                 give(&made, self.owner)?;
                 let copied = Fingerprint::from(&made.stat()?);

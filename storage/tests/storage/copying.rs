@@ -1,11 +1,11 @@
 //! Laws of copying skills for runs that have not enough time for it, or fail on the way.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::time::Duration;
 
-use crate::fixture::{Fixture, Tree, agent, path, put, relaxed, skill_id, skill_tree, user_id};
+use crate::fixture::{Fixture, Tree, agent, path, put, read, relaxed, skill_id, skill_tree, user_id};
 use policy::TreeId;
 use storage::{Condition, Error, Interrupt, Placement, PlannedRun};
 
@@ -105,4 +105,42 @@ fn a_run_takes_in_nothing_that_the_failure_of_another_run_left_in_their_copy() {
     assert_eq!(Tree::on_disk(&place), Tree::through(&skill));
     assert_eq!(inode(&place.join("d/new")), copied, "copied again");
     drop(next);
+}
+
+#[test]
+fn a_directory_whose_mode_a_command_has_changed_keeps_its_entries_in_the_copy() {
+    let fixture = Fixture::new();
+    fixture.baseline("s", &Tree::of(&[("f", "1"), ("d/x", "1"), ("d/e/y", "1")]));
+    let run = fixture.store.runs().prepare(&skill_tree("u", "s")).unwrap();
+    let place = run.view().tree.clone();
+    fs::set_permissions(place.join("d"), fs::Permissions::from_mode(0o700)).unwrap();
+    run.absorb().unwrap();
+    drop(run);
+    put(&fixture.skill("u", "s"), "f", "2");
+    let next = fixture.store.runs().prepare(&skill_tree("u", "s")).unwrap();
+    assert_eq!(Tree::on_disk(&place), Tree::through(&fixture.skill("u", "s")));
+    assert_eq!(next.absorb().unwrap().deleted, 0);
+    assert_eq!(read(&fixture.skill("u", "s"), "d/x").unwrap(), "1");
+}
+
+#[test]
+fn a_directory_that_is_given_another_mode_keeps_what_a_run_that_goes_on_has_made_in_it() {
+    let fixture = Fixture::new();
+    fixture.baseline("s", &Tree::of(&[("f", "1"), ("d/x", "1")]));
+    let prepare = || fixture.store.runs().prepare(&skill_tree("u", "s")).unwrap();
+    let (first, second) = (prepare(), prepare());
+    let place = first.view().tree.clone();
+    fs::set_permissions(place.join("d"), fs::Permissions::from_mode(0o700)).unwrap();
+    first.absorb().unwrap();
+    drop(first);
+    fs::write(place.join("d/own"), "2").unwrap();
+    put(&fixture.skill("u", "s"), "f", "2");
+    put(&fixture.skill("u", "s"), "d/new", "2");
+    let third = prepare();
+    let found = ["f", "d/x", "d/own", "d/new"].map(|name| fs::read_to_string(place.join(name)).unwrap());
+    assert_eq!(found, ["2", "1", "2", "2"]);
+    second.absorb().unwrap();
+    drop((second, third));
+    let skill = fixture.skill("u", "s");
+    assert_eq!(["f", "d/x", "d/own", "d/new"].map(|name| read(&skill, name).unwrap()), found);
 }
