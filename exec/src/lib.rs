@@ -54,6 +54,7 @@ pub use service::run::live::{Chunk, Control, Feed, Live, Signal, Stream, WindowS
 pub use service::run::output::unfinished_character;
 pub use service::run::result::{Encoding, ExecResult, ForeignResult};
 pub use service::run::spec::{Halt, HaltReason, RunSpec};
+pub use service::run::unbegun::Unbegun;
 pub use socket_tables::Protocol;
 pub use step::Step;
 pub use supervisor::ProxyConnection;

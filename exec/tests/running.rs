@@ -13,7 +13,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
-use exec::{Encoding, Error, Tier, Whitelist};
+use exec::{Encoding, Error, Tier, Unbegun, Whitelist};
 use policy::{CommandPolicy, Profile, RelPath};
 use support::{Sandbox, assert_gone, has, is_root, wait_for};
 
@@ -210,6 +210,33 @@ async fn at_the_deadline_the_whole_tree_dies_and_partial_output_is_returned() {
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
     assert_eq!((result.stdout.as_str(), result.timed_out, result.exit_code), ("partial\n", true, -1));
     assert_gone("sleep 1004").await;
+}
+
+#[tokio::test]
+async fn what_went_by_before_the_command_began_counts_for_its_deadline() {
+    let sandbox = sandbox!();
+    let mut spec = sandbox.spec("bash", &["-c", "sleep 10061"]);
+    (spec.timeout, spec.spent) = (Duration::from_secs(60), Duration::from_secs(60));
+    let began = Instant::now();
+    let result = sandbox.launcher.run(spec).await.unwrap();
+    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+    assert!(result.timed_out && result.duration_ms >= 60_000, "{} ms", result.duration_ms);
+    assert!(result.hint.unwrap().contains("took 60000 ms of that"));
+    assert_gone("sleep 10061").await;
+}
+
+#[tokio::test]
+async fn a_run_that_ended_before_its_command_began_has_a_result_that_says_so() {
+    let sandbox = sandbox!();
+    let spec = sandbox.spec("bash", &["-c", "echo > made"]);
+    let walls = sandbox.run("echo", &[]).await.enforcement;
+    let late = sandbox.launcher.unbegun(&spec, Unbegun::Late, Duration::from_millis(7)).unwrap();
+    assert_eq!((late.timed_out, late.exit_code, late.signal, late.duration_ms), (true, -1, None, 7));
+    assert!(late.hint.unwrap().contains("did not begin"));
+    assert_eq!((late.enforcement.tier, late.enforcement.identity), (walls.tier, walls.identity));
+    let killed = sandbox.launcher.unbegun(&spec, Unbegun::Killed, Duration::ZERO).unwrap();
+    assert_eq!((killed.timed_out, killed.signal.as_deref(), killed.hint), (false, Some("SIGKILL"), None));
+    assert!(!sandbox.tree.join("made").exists());
 }
 
 const DAEMON: &str = "import os, time

@@ -186,7 +186,7 @@ impl DiskWatch {
         };
         let store = store.clone();
         let mut round = Round { free: None, looks: Vec::with_capacity(due.len()) };
-        let free = tokio::task::spawn_blocking(move || store.free_bytes());
+        let free = tokio::task::spawn_blocking(move || store.make_space(0));
         let mut due = due.into_iter();
         loop {
             let some = due.by_ref().take(AT_ONCE);

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use egress::{Pass, Who};
 use exec::{Network, NetworkOwner, RunSpec};
@@ -101,6 +102,7 @@ impl Service {
             directory: dir,
             stdin: request.stdin,
             timeout: limits.deadline(request.timeout_ms),
+            spent: Duration::ZERO,
             limits,
             network,
             network_of: Some(NetworkOwner { user: id.user().clone(), agent: id.agent().clone() }),

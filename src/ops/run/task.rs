@@ -1,20 +1,24 @@
 //! A planned run, from its permit to its result: its view is prepared, the command runs, and its changes are taken in.
 
+use std::future::pending;
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Instant;
 
 use egress::{Pass, Reached};
-use exec::{ExecResult, Launcher, Limit, Live, RunSpec};
+use exec::{ExecResult, Launcher, Limit, Live, RunSpec, Unbegun};
 use policy::TreeId;
-use storage::{Absorbed, PreparedRun};
+use storage::{Absorbed, Interrupt, PreparedRun};
 use tokio::runtime::Handle;
+use tokio::sync::watch;
 
 use super::RunOutcome;
 use super::changes::{self, Changes, Watched};
 use super::confined::Confined;
 use super::pending::Pending;
 use super::plan::Planned;
-use crate::audit::{Account, Entry};
+use super::under_way::Entry;
+use crate::audit::{self, Account};
 use crate::metrics::Outcome;
 use crate::ops::admission::permits::Permit;
 use crate::ops::disk::Watching;
@@ -33,6 +37,13 @@ struct Prepared {
     /// Looks after the disk while the command runs.
     watching: Watching,
     begun: Result<exec::RunHandle, exec::Error>,
+}
+
+/// How far a run has come when its view is prepared, or cannot be in time.
+enum Readied {
+    Begun(Box<Prepared>),
+    /// It ended before its command began.
+    Unbegun(ExecResult),
 }
 
 impl Service {
@@ -82,8 +93,20 @@ impl Service {
         let is_terminal = live.as_ref().is_some_and(|live| live.terminal.is_some());
         let entry = self.under_way.enter(planned.plan.sandbox(), is_terminal);
         let Planned { plan, spec, pass, tree, reached: is_told, watched, aside, traced: _ } = planned;
-        let Prepared { view, before, watching, begun } =
-            self.begin_command(plan, spec, watched, live).await?;
+        let asks_for_changes = watched.is_some();
+        let Prepared { view, before, watching, begun } = match self
+            .begin_command(plan, spec, watched, live, &entry)
+            .await?
+        {
+            Readied::Begun(prepared) => *prepared,
+            Readied::Unbegun(result) => {
+                drop(entry);
+                let result = result.confined_by(|walls| Confined::Here(walls.into()));
+                let reached = self.end_pass(tree, pass, is_told).await;
+                let changes = asks_for_changes.then(Changes::default);
+                return Ok((RunOutcome { result, absorbed: Absorbed::default(), changes, reached }, None));
+            }
+        };
         let mut ended = pin!(async { begun?.end().await });
         let result = tokio::select! {
             result = &mut ended => Ok(result.map(|result| result.confined_by(|walls| Confined::Here(walls.into())))),
@@ -141,28 +164,46 @@ impl Service {
             let reached = pass.end().await;
             if !reached.is_empty() {
                 let account = Account::User(tree.user().to_string());
-                audit.note_charged(&account, Entry::of_network(&tree, &reached));
+                audit.note_charged(&account, audit::Entry::of_network(&tree, &reached));
             }
             reached
         });
         if is_told { Some(ending.await.unwrap_or_default()) } else { None }
     }
 
-    /// Prepares the view of a run and begins its command.
+    /// Prepares the view of a run and begins its command. The deadline of the run counts from here on: copying ends with it,
+    /// and when the run is killed.
     async fn begin_command(
         &self,
         plan: storage::PlannedRun,
         mut spec: RunSpec,
         watched: Option<Watched>,
         live: Option<Live>,
-    ) -> Result<Prepared> {
+        entry: &Entry,
+    ) -> Result<Readied> {
+        let asked = Instant::now();
         let (store, disk) = (self.store.clone(), Arc::clone(&self.disk));
         let launcher: Arc<Launcher> = Arc::clone(&self.launcher);
         let runtime = Handle::current();
+        let time = Interrupt::after(spec.timeout);
+        let plan = plan.copying_within(time.clone());
+        let killed = killed(live.as_ref().map(|live| live.kill.clone()));
         // All of it away from the runtime, once: each thread that has to be woken costs a run a twentieth of a
         // millisecond.
-        blocking(move || {
-            let view = plan.prepare()?;
+        let mut readied = pin!(blocking(move || {
+            let view = match plan.prepare() {
+                Err(storage::Error::TooLong { .. }) => {
+                    return Ok(Readied::Unbegun(launcher.unbegun(&spec, Unbegun::Late, asked.elapsed())?));
+                }
+                Err(storage::Error::Abandoned) => {
+                    return Ok(Readied::Unbegun(launcher.unbegun(
+                        &spec,
+                        Unbegun::Killed,
+                        asked.elapsed(),
+                    )?));
+                }
+                prepared => prepared?,
+            };
             let gauges = view.gauges()?;
             if launcher.mounts() {
                 spec.attachments = view.attachments()?;
@@ -173,10 +214,21 @@ impl Service {
             let before = watched.map(|trees| (changes::look(&store, &trees), trees));
             let watching = disk.watch(gauges);
             spec.halt = Some(watching.halt.clone());
+            spec.spent = asked.elapsed();
             let begun = runtime.block_on(launcher.begin(spec, live));
-            Ok(Prepared { view, before, watching, begun })
-        })
-        .await
+            Ok(Readied::Begun(Box::new(Prepared { view, before, watching, begun })))
+        }));
+        let readied = tokio::select! {
+            readied = &mut readied => readied,
+            () = killed => abandoned(&time, readied).await,
+            () = self.stop.cancelled() => abandoned(&time, readied).await,
+            () = entry.stop.cancelled() => abandoned(&time, readied).await,
+        };
+        match readied? {
+            Readied::Unbegun(_) if self.stop.is_cancelled() => Err(Error::Stopping),
+            Readied::Unbegun(_) if entry.stop.is_cancelled() => Err(Error::Removed),
+            readied => Ok(readied),
+        }
     }
 
     /// Looks again, where it was looked before.
@@ -189,6 +241,22 @@ impl Service {
         })
         .await
     }
+}
+
+/// Has copying end, and waits for that: `readied` may have come further already.
+async fn abandoned(time: &Interrupt, readied: impl Future<Output = Result<Readied>>) -> Result<Readied> {
+    time.abandon();
+    readied.await
+}
+
+/// Waits until the run is killed by its name; for ever, when it cannot be.
+async fn killed(kill: Option<watch::Receiver<bool>>) {
+    if let Some(mut kill) = kill
+        && kill.wait_for(|is_killed| *is_killed).await.is_ok()
+    {
+        return;
+    }
+    pending().await
 }
 
 /// The result with a hint about changes that were not kept.

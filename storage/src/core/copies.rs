@@ -1,28 +1,24 @@
 //! [`Copies`]: the copies of skills in which commands run where nothing can be mounted.
 //!
 //! A skill has one copy, which all runs that see it at the time share, as they would share its live view. It stays for the
-//! next run, which then copies only what has changed since. Copies that no run is in are bounded, by number and by entries;
-//! those that were used longest ago go.
+//! next run, which then copies only what has changed since. Copies that no run is in are bounded
+//! ([`idle_copies`](crate::core::idle_copies)), and go when the disk becomes full.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsString;
+use std::path::Path;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use policy::TreeId;
 
-use crate::core::lock::Generation;
+use crate::core::idle_copies::{Idle, Taken, beyond_bounds};
+use crate::core::lock::{ATTEMPT, Generation, in_time};
 use crate::dir::Dir;
+use crate::error::Result;
 use crate::layers::stage::Stage;
 use crate::layers::trash::Trash;
 use crate::stat::{Kind, Stat, Use};
-
-/// Copies that are kept although no run is in them.
-const IDLE_MAX: usize = 64;
-/// Entries of all of these. Each takes some 300 bytes of memory.
-const IDLE_ENTRIES_MAX: usize = 50_000;
-/// Bytes on the disk of all of these.
-const IDLE_BYTES_MAX: u64 = 2 << 30;
 
 /// The values that tell whether an entry was touched. No command can set the change time back.
 #[derive(Clone, Debug)]
@@ -96,7 +92,7 @@ impl Drop for WorkTrash {
     }
 }
 
-/// A tree as it was copied for runs. Dropping it removes it.
+/// A tree as it was copied for runs, or as far as it was copied. Dropping it removes it.
 pub(crate) struct Copy {
     pub(crate) dir: Dir,
     /// The entries of the copy when it was as the tree is.
@@ -105,7 +101,7 @@ pub(crate) struct Copy {
     pub(crate) sources: Entries,
     /// The baseline that was copied: what an overlay that a run makes begins with. Of a workspace, nothing.
     pub(crate) base: String,
-    /// The generation of the tree that the copy is of; `None` when nothing is certain.
+    /// The generation of the tree that the copy is of; `None` when nothing is certain, or something is still to be copied.
     pub(crate) generation: Option<Generation>,
     // Last: a directory that is open is not gone when it is removed.
     pub(crate) trash: WorkTrash,
@@ -116,6 +112,14 @@ impl Copy {
     pub(crate) fn content(&self) -> Use {
         let bytes = self.before.values().filter_map(Fingerprint::size).sum();
         Use { bytes, files: self.before.len() as u64 }
+    }
+
+    /// Forgets the entries `removed`, and all below them.
+    pub(crate) fn forget_below(&mut self, removed: &BTreeSet<OsString>) {
+        let is_removed =
+            |path: &OsString| Path::new(path).ancestors().any(|above| removed.contains(above.as_os_str()));
+        self.before.retain(|path, _| !is_removed(path));
+        self.sources.retain(|path, _| !is_removed(path));
     }
 
     /// The room that it took on the disk when it was made.
@@ -130,6 +134,16 @@ impl Copy {
 #[derive(Default)]
 pub(crate) struct SkillCopy {
     pub(crate) copy: Mutex<CopyState>,
+}
+
+impl SkillCopy {
+    /// Holds the copy, when the job on this thread may wait for it.
+    ///
+    /// # Errors
+    /// Those of [`crate::interrupt::check`], while other runs make, look at or take in the copy.
+    pub(crate) fn hold(&self) -> Result<MutexGuard<'_, CopyState>> {
+        in_time(|| self.copy.try_lock_for(ATTEMPT))
+    }
 }
 
 /// What is known of the copy of a skill.
@@ -157,8 +171,8 @@ struct Place {
     copy: Arc<SkillCopy>,
     runs: usize,
     used: u64,
-    /// The entries and bytes of the copy when the last run left it.
-    size: (usize, u64),
+    /// What the copy took when the last run left it.
+    taken: Taken,
 }
 
 /// A run's part in the copy of a skill. Dropping it may remove copies that no run is in.
@@ -178,7 +192,7 @@ impl Copies {
             copy: Arc::default(),
             runs: 0,
             used,
-            size: (0, 0),
+            taken: Taken::default(),
         });
         place.runs += 1;
         place.used = used;
@@ -199,14 +213,14 @@ impl Copies {
         }
     }
 
-    /// Removes all copies that no run is in, and waits for that.
-    pub(crate) fn forget_idle(&self) {
+    /// Removes all copies that no run is in, and waits for that. Tells whether there was one.
+    pub(crate) fn forget_idle(&self) -> bool {
         let gone: Vec<Trash> = {
             let mut table = self.table.lock();
             let all: Vec<TreeId> = table.places.keys().cloned().collect();
             all.iter().filter_map(|id| table.throw_away(id)).collect()
         };
-        drop(gone);
+        !gone.is_empty()
     }
 }
 
@@ -223,26 +237,11 @@ impl Table {
         made.and_then(|mut copy| copy.trash.throw_away())
     }
 
-    /// Takes out what is beyond the bounds, the copies that were used longest ago first.
+    /// Takes out what is beyond the bounds.
     fn beyond_bounds(&mut self) -> Vec<Trash> {
-        let mut idle: Vec<(u64, (usize, u64), TreeId)> = self
-            .places
-            .iter()
-            .filter(|(_, place)| place.runs == 0)
-            .map(|(id, place)| (place.used, place.size, id.clone()))
-            .collect();
-        idle.sort_unstable_by_key(|(used, ..)| std::cmp::Reverse(*used));
-        let (mut entries, mut bytes) = (0_usize, 0_u64);
-        let beyond: Vec<TreeId> = idle
-            .into_iter()
-            .enumerate()
-            .filter_map(|(index, (_, size, id))| {
-                entries = entries.saturating_add(size.0);
-                bytes = bytes.saturating_add(size.1);
-                let fits = index < IDLE_MAX && entries <= IDLE_ENTRIES_MAX && bytes <= IDLE_BYTES_MAX;
-                (!fits).then_some(id)
-            })
-            .collect();
+        let idle = self.places.iter().filter(|(_, place)| place.runs == 0);
+        let idle = idle.map(|(id, place)| Idle { id: id.clone(), used: place.used, taken: place.taken });
+        let beyond = beyond_bounds(idle.collect());
         beyond.iter().filter_map(|id| self.throw_away(id)).collect()
     }
 }
@@ -261,24 +260,24 @@ impl CopyLease {
 
 impl Drop for CopyLease {
     fn drop(&mut self) {
-        let size = {
-            let state = self.copy.copy.lock();
+        // Another run that works on the copy is in it, and tells when it leaves.
+        let taken = self.copy.copy.try_lock().map(|state| {
             let copy = state.made.as_ref().filter(|_| !state.is_doubtful);
-            copy.map(|copy| (copy.before.len(), copy.taken().bytes))
-        };
+            copy.map(|copy| Taken { copies: 1, entries: copy.before.len() as u64, bytes: copy.taken().bytes })
+        });
         let gone = {
             let mut table = self.copies.table.lock();
             let Some(place) = table.places.get_mut(&self.id) else { return };
             place.runs = place.runs.saturating_sub(1);
-            match size {
-                Some(size) => place.size = size,
+            match taken {
+                Some(Some(taken)) => place.taken = taken,
                 // Nothing is kept that a next run could not begin with.
-                None if place.runs == 0 => {
+                Some(None) if place.runs == 0 => {
                     let unfit = table.throw_away(&self.id);
                     drop(table);
                     return drop(unfit);
                 }
-                None => {}
+                Some(None) | None => {}
             }
             table.beyond_bounds()
         };

@@ -27,8 +27,8 @@ use super::keyed::{Keyed, Used};
 use crate::error::Result;
 use crate::interrupt;
 
-/// How long one attempt of a publication keeps new readers of its baseline waiting.
-const ATTEMPT: Duration = Duration::from_millis(10);
+/// How long one attempt to hold something lasts. For that long a publication keeps new readers of its baseline waiting.
+pub(crate) const ATTEMPT: Duration = Duration::from_millis(10);
 /// How long readers go on between two attempts.
 const PAUSE: Duration = Duration::from_millis(40);
 
@@ -152,6 +152,19 @@ impl Drop for Awaiting<'_> {
     }
 }
 
+/// Calls `attempt`, which waits a little, until it brings something or the job on this thread is interrupted.
+///
+/// # Errors
+/// Those of [`interrupt::check`].
+pub(crate) fn in_time<T>(attempt: impl Fn() -> Option<T>) -> Result<T> {
+    loop {
+        if let Some(taken) = attempt() {
+            return Ok(taken);
+        }
+        interrupt::check()?;
+    }
+}
+
 impl Locks {
     pub(crate) fn new() -> Self {
         Self { files: Keyed::new(), baselines: Keyed::new(), trees: Keyed::new(), made: AtomicU64::default() }
@@ -267,6 +280,22 @@ impl Locks {
         TreeRead { _baseline: self.baseline_of(tree), _tree: self.tree(tree).lock.read_arc() }
     }
 
+    /// Holds a tree, baseline included, as it is, when the job on this thread may wait for it.
+    ///
+    /// # Errors
+    /// Those of [`interrupt::check`], while others hold it alone.
+    pub(crate) fn read_in_time(&self, tree: &TreeId) -> Result<TreeRead> {
+        let baseline = match tree {
+            TreeId::Skill(_, agent, skill) => {
+                let baseline = self.baseline(agent, skill);
+                Some(in_time(|| baseline.lock.try_read_arc_for(ATTEMPT))?)
+            }
+            TreeId::Workspace(..) => None,
+        };
+        let tree = self.tree(tree);
+        Ok(TreeRead { _baseline: baseline, _tree: in_time(|| tree.lock.try_read_arc_for(ATTEMPT))? })
+    }
+
     /// Holds a tree, baseline included, as it is, if no other request has to be waited for.
     pub(crate) fn try_read(&self, tree: &TreeId) -> Option<TreeRead> {
         let baseline = self.try_baseline_of(tree)?;
@@ -354,6 +383,20 @@ mod tests {
         let publish = || left.enter(|| locks.write_baseline_and(&agent, &skill, &long).map(drop));
         assert!(matches!(beside(publish), Err(Error::Abandoned)));
         assert!(!locks.awaits_publication(&long));
+    }
+
+    #[test]
+    fn a_reader_whose_time_is_over_no_longer_waits_for_a_change() {
+        let (tree, agent, skill) = skill("u");
+        let locks = Locks::new();
+        let late = Interrupt::after(Duration::ZERO);
+        let read = || late.enter(|| locks.read_in_time(&tree).map(drop));
+        assert!(read().is_ok(), "what is free is not waited for");
+        let alone = locks.write(&tree);
+        assert!(matches!(beside(read), Err(Error::TooLong { .. })));
+        drop(alone);
+        let _published = locks.write_baseline(&agent, &skill).unwrap();
+        assert!(matches!(beside(read), Err(Error::TooLong { .. })));
     }
 
     #[test]

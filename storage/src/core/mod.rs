@@ -10,6 +10,7 @@ pub(crate) mod count;
 pub(crate) mod devboxes;
 pub(crate) mod flights;
 pub(crate) mod growth;
+pub(crate) mod idle_copies;
 pub(crate) mod keyed;
 pub(crate) mod keyed_texts;
 pub(crate) mod listings;

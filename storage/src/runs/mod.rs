@@ -16,6 +16,7 @@
 mod absorb;
 mod absorbed;
 mod attach;
+mod copying;
 mod difference;
 mod gauge;
 mod materialise;
@@ -62,7 +63,7 @@ pub struct PreparedRun {
     points: Option<MountPoints>,
     home: Dir,
     run: OsString,
-    /// Whether what it did to copies that it shares was taken in.
+    /// Whether nothing that it did to copies which it shares is yet to be taken in.
     is_absorbed: AtomicBool,
     /// Whether no process of it lives any more.
     is_over: AtomicBool,

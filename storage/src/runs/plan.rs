@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use policy::attachment::{HOME, TEMPORARY};
 use policy::{RelPath, SkillId, TreeId, View, WorkspaceId};
@@ -11,6 +12,7 @@ use super::{PreparedRun, Runs};
 use crate::core::copies::copy_name;
 use crate::core::store::Store;
 use crate::error::{Error, Result};
+use crate::interrupt::Interrupt;
 use crate::layout;
 
 /// Skills that one run of a workspace may see.
@@ -38,6 +40,8 @@ pub struct PlannedRun {
     /// Skills that a run of the workspace sees besides, each once.
     pub(super) skills: Vec<SkillId>,
     pub(super) run: OsString,
+    /// Ends the copying of trees early.
+    pub(super) time: Interrupt,
 }
 
 impl Runs {
@@ -88,6 +92,7 @@ impl Runs {
             is_aside: false,
             skills: once,
             run,
+            time: Interrupt::after(Duration::MAX),
         })
     }
 
@@ -153,6 +158,13 @@ impl PlannedRun {
     #[must_use]
     pub fn temporary(&self) -> &std::path::Path {
         &self.temporary
+    }
+
+    /// Has the copying of trees for the run end when `time` says so. The copies of whole skills stay for the next run, and
+    /// one that was begun is gone on with.
+    #[must_use]
+    pub fn copying_within(self, time: Interrupt) -> Self {
+        Self { time, ..self }
     }
 
     /// Has the command work on a copy of its tree, so that nothing is changed before [`PreparedRun::absorb`].

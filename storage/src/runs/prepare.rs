@@ -1,7 +1,7 @@
 //! [`PlannedRun::prepare`]: making what a run needs, from the home to the trees that it sees.
 
 use std::ffi::OsStr;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use policy::{SkillId, TreeId, WorkspaceId};
 
@@ -13,6 +13,7 @@ use super::{Placement, PlannedRun, PreparedRun, Runs};
 use crate::core::usage::Ceiling;
 use crate::dir::Dir;
 use crate::error::{Error, Result};
+use crate::interrupt::Interrupt;
 use crate::layout::{self, TEMPORARY_NAME};
 use crate::stat::Use;
 
@@ -27,9 +28,10 @@ impl PlannedRun {
     /// # Errors
     /// [`Error::NotFound`] when the user has no such skill; [`Error::Conflict`] when something that is no directory
     /// stands where a skill is to be attached; [`Error::Quota`], [`Error::Countless`] when commands may only fill a tree
-    /// further; [`Error::TooLarge`], [`Error::TooManyEntries`], [`Error::NoSpace`].
+    /// further; [`Error::TooLarge`], [`Error::TooManyEntries`], [`Error::NoSpace`]; those of the interrupt of
+    /// [`PlannedRun::copying_within`].
     pub fn prepare(self) -> Result<PreparedRun> {
-        let Self { store, id, view, temporary, placement, is_aside, skills, run } = self;
+        let Self { store, id, view, temporary, placement, is_aside, skills, run, time } = self;
         let occupant = store.workspaces().occupy(WorkspaceId::of(&id));
         let trees: Vec<TreeId> = skills.iter().map(|skill| skill_of(&id, skill)).collect();
         let ceilings = store.runs().ceilings(&id, is_aside, &trees)?;
@@ -49,17 +51,19 @@ impl PlannedRun {
             points: None,
             home,
             run,
-            is_absorbed: AtomicBool::new(false),
+            // Until a command can do something to them, the copies are fit for other runs.
+            is_absorbed: AtomicBool::new(true),
             is_over: AtomicBool::new(false),
             occupant,
         };
         match &prepared.id {
             TreeId::Workspace(..) => {
-                prepared.see_workspace(is_aside)?;
-                prepared.see_skills(&skills, trees, placement)?;
+                prepared.see_workspace(is_aside, &time)?;
+                prepared.see_skills(&skills, trees, placement, &time)?;
             }
-            TreeId::Skill(..) => prepared.see_skill(placement, is_aside)?,
+            TreeId::Skill(..) => prepared.see_skill(placement, is_aside, &time)?,
         }
+        prepared.is_absorbed.store(false, Ordering::Relaxed);
         prepared.allot();
         prepared.store.workspaces().note_use_of_there(&WorkspaceId::of(&prepared.id));
         Ok(prepared)
@@ -121,7 +125,7 @@ impl Runs {
 
 impl PreparedRun {
     /// Makes the workspace that the run is in, and the copy of it that is to be decided about.
-    fn see_workspace(&mut self, is_aside: bool) -> Result<()> {
+    fn see_workspace(&mut self, is_aside: bool, time: &Interrupt) -> Result<()> {
         {
             // Not while a first change is about to put its own directory in place.
             let _held = self.store.locks().read(&self.id);
@@ -129,14 +133,21 @@ impl PreparedRun {
         }
         self.store.unite(&WorkspaceId::of(&self.id));
         if is_aside {
-            let copy = self.store.runs().materialise(&self.id, &self.run, self.view.owner)?;
+            let runs = self.store.runs();
+            let copy = time.enter(|| runs.materialise(&self.id, &self.run, self.view.owner))?;
             self.skills.push(Seen { id: self.id.clone(), by: By::Copy(copy) });
         }
         Ok(())
     }
 
     /// Has a run of a workspace see `skills`, which are `trees`, and makes the places in the workspace where they stand.
-    fn see_skills(&mut self, skills: &[SkillId], trees: Vec<TreeId>, placement: Placement) -> Result<()> {
+    fn see_skills(
+        &mut self,
+        skills: &[SkillId],
+        trees: Vec<TreeId>,
+        placement: Placement,
+        time: &Interrupt,
+    ) -> Result<()> {
         if skills.is_empty() {
             return Ok(());
         }
@@ -147,8 +158,8 @@ impl PreparedRun {
         };
         let mut copied = Use::default();
         for tree in trees {
-            let seen = runs.see(tree, sight, || self.store.stage().fresh_name())?;
-            copied = copied.plus(seen.copied());
+            let seen = runs.see(tree, sight, time, || self.store.stage().fresh_name())?;
+            copied = copied.plus(time.enter(|| seen.copied())?);
             self.skills.push(seen);
             runs.check_copied(skills.len(), copied)?;
         }
@@ -162,13 +173,13 @@ impl PreparedRun {
     }
 
     /// Has a run of a skill see it.
-    fn see_skill(&mut self, placement: Placement, is_aside: bool) -> Result<()> {
+    fn see_skill(&mut self, placement: Placement, is_aside: bool, time: &Interrupt) -> Result<()> {
         let sight = match placement {
             _ if is_aside => Sight::Apart,
             Placement::Mounted => Sight::Live,
             Placement::InPlace => Sight::Shared,
         };
-        let seen = self.store.runs().see(self.id.clone(), sight, || self.run.clone())?;
+        let seen = self.store.runs().see(self.id.clone(), sight, time, || self.run.clone())?;
         self.skills.push(seen);
         Ok(())
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 
 use super::absorbed::Absorbed;
-use super::materialise::below;
+use super::copying::below;
 use crate::core::copies::Fingerprint;
 use crate::dir::Dir;
 use crate::error::{Error, Result};

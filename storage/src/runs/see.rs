@@ -7,6 +7,7 @@ use policy::TreeId;
 use super::Runs;
 use crate::core::copies::{Copy, CopyLease};
 use crate::error::{Error, Result};
+use crate::interrupt::Interrupt;
 use crate::layers::view::ViewLease;
 use crate::stat::Use;
 
@@ -27,13 +28,16 @@ pub(super) enum By {
 
 impl Seen {
     /// The entries and bytes of the copy in which the tree is seen; none of a view.
-    pub(super) fn copied(&self) -> Use {
+    ///
+    /// # Errors
+    /// Those of [`interrupt::check`](crate::interrupt::check), while another run holds the copy.
+    pub(super) fn copied(&self) -> Result<Use> {
         match &self.by {
-            By::Live(_) => Use::default(),
+            By::Live(_) => Ok(Use::default()),
             By::Shared(lease) => {
-                lease.copy().copy.lock().made.as_ref().map(Copy::content).unwrap_or_default()
+                Ok(lease.copy().hold()?.made.as_ref().map(Copy::content).unwrap_or_default())
             }
-            By::Copy(copy) => copy.content(),
+            By::Copy(copy) => Ok(copy.content()),
         }
     }
 }
@@ -47,10 +51,16 @@ pub(super) enum Sight {
 }
 
 impl Runs {
-    /// Lets a command see the skill `id`; `copy` names a copy of its own, if it is to have one.
-    pub(super) fn see(&self, id: TreeId, sight: Sight, copy: impl FnOnce() -> OsString) -> Result<Seen> {
+    /// Lets a command see the skill `id`; `copy` names a copy of its own, if it is to have one. Copying ends with `time`.
+    pub(super) fn see(
+        &self,
+        id: TreeId,
+        sight: Sight,
+        time: &Interrupt,
+        copy: impl FnOnce() -> OsString,
+    ) -> Result<Seen> {
         if sight == Sight::Shared {
-            let lease = self.enter_copy(&id, self.store.owner(&id))?;
+            let lease = time.enter(|| self.enter_copy(&id, self.store.owner(&id)))?;
             return Ok(Seen { id, by: By::Shared(lease) });
         }
         if sight == Sight::Live && self.store.live().is_ok() {
@@ -67,7 +77,7 @@ impl Runs {
                 Err(other) => return Err(other),
             }
         }
-        let copy = self.materialise(&id, &copy(), self.store.owner(&id))?;
+        let copy = time.enter(|| self.materialise(&id, &copy(), self.store.owner(&id)))?;
         Ok(Seen { id, by: By::Copy(copy) })
     }
 

@@ -283,7 +283,7 @@ fn the_copy_is_what_the_user_sees_at_every_beginning_and_the_reverse_at_every_en
 /// One change of a command.
 fn command(random: &mut Random, place: &Path, name: &str, step: usize) {
     let file = place.join(name);
-    match random.below(5) {
+    match random.below(6) {
         0 => drop(fs::remove_file(&file)),
         1 => drop(fs::remove_dir_all(place.join("d"))),
         2 => {
@@ -293,6 +293,7 @@ fn command(random: &mut Random, place: &Path, name: &str, step: usize) {
             drop(fs::write(file.join("below"), format!("command {step}")));
         }
         3 => drop(fs::set_permissions(&file, fs::Permissions::from_mode(0o755))),
+        4 => drop(fs::set_permissions(place.join("d"), fs::Permissions::from_mode(0o750))),
         _ => {
             drop(file.parent().map(fs::create_dir_all));
             drop(fs::write(&file, format!("command {step}")));

@@ -2,6 +2,7 @@
 
 mod archive;
 mod at_once;
+mod copied;
 mod difference;
 mod encodings;
 mod events;

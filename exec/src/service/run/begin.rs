@@ -11,7 +11,7 @@ use super::hand_over::HandedOver;
 use super::handle::RunHandle;
 use super::live::Live;
 use super::result::ExecResult;
-use super::spec::{RunSpec, check, deadline};
+use super::spec::{RunSpec, check, remaining};
 use super::stdio::StdioPipes;
 use crate::error::Error;
 use crate::service::launcher::Launcher;
@@ -134,7 +134,7 @@ impl Launcher {
     }
 
     /// The uid a run takes; `None` keeps the service's.
-    fn identity(&self, owner: Option<u32>) -> Result<Option<u32>, Error> {
+    pub(super) fn identity(&self, owner: Option<u32>) -> Result<Option<u32>, Error> {
         match owner {
             Some(uid) if uid == self.service.uid => Ok(None),
             Some(uid) if !self.hello().can_change_identity => Err(Error::Identity { uid }),
@@ -180,7 +180,7 @@ impl Launcher {
                 environment: spec.environment.iter().map(|(name, value)| format!("{name}={value}")).collect(),
             },
             identity,
-            deadline_ms: u64::try_from(deadline(spec).as_millis()).unwrap_or(u64::MAX),
+            deadline_ms: u64::try_from(remaining(spec).as_millis()).unwrap_or(u64::MAX),
             place: TreeLocation::Host { tree: spec.view.tree.clone() },
             limits: Ceilings {
                 memory_bytes: limits.memory_bytes,

@@ -15,7 +15,7 @@ use crate::service::run::hint;
 use crate::service::run::live::Live;
 use crate::service::run::output::{Capture, Stream};
 use crate::service::run::result::ExecResult;
-use crate::service::run::spec::{RunSpec, deadline};
+use crate::service::run::spec::{RunSpec, deadline, remaining};
 use crate::service::run::stdio::ServicePipes;
 use crate::service::run::watch::Watch;
 use crate::service::workloads::Working;
@@ -74,7 +74,7 @@ impl RunHandle {
         let programs = &bounds.programs;
         let mut capture = Capture::new(spec.limits.output_bytes);
         let allowed = deadline(&spec);
-        let deadline = tokio::time::Instant::from_std(began + allowed);
+        let deadline = tokio::time::Instant::from_std(began + remaining(&spec));
         let mut watch = Watch::new(pipes, reports, deadline, launcher.buffers.lend(), live)?;
         watch.halt = spec.halt.take();
         watch.supervised = supervised;
@@ -111,7 +111,9 @@ impl RunHandle {
             && launcher.looks_again(spec.allowed.as_ref(), programs).await;
         let hint = match (ending.limit(), capture.total(Stream::Err)) {
             (Some(limit), _) => Some(hint::of_limit(limit, &spec.limits)),
-            (None, _) if ending.timed_out => Some(hint::of_deadline(allowed, spec.limits.timeout_ms)),
+            (None, _) if ending.timed_out => {
+                Some(hint::of_deadline(allowed, spec.spent, spec.limits.timeout_ms))
+            }
             _ if is_replaced => Some(hint::PROGRAMS_REPLACED.to_owned()),
             (None, 0) => None,
             _ => {
@@ -124,7 +126,7 @@ impl RunHandle {
                 hint::of(met, exit_code, &capture.end(Stream::Err, hint::LOOK_BYTES))
             }
         };
-        let duration_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let duration_ms = u64::try_from((spec.spent + began.elapsed()).as_millis()).unwrap_or(u64::MAX);
         let result = ExecResult::new(&capture, ending, spec.encoding, duration_ms, enforcement, hint);
         Ok(ExecResult { is_residents, ..result })
     }

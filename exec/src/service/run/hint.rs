@@ -80,18 +80,38 @@ pub(crate) fn of(met: Met<'_>, exit_code: i32, messages: &str) -> Option<String>
         .or_else(|| about_network(met.network, messages))
 }
 
-/// The advice for a run that its deadline ended, of `most` at most.
-pub(crate) fn of_deadline(deadline: Duration, most: u64) -> String {
+/// The advice for a run that its deadline ended, of `most` at most. `spent` of it went by before the command began.
+pub(crate) fn of_deadline(deadline: Duration, spent: Duration, most: u64) -> String {
     let after = deadline.as_millis();
-    if after >= u128::from(most) {
-        return format!(
+    let advice = if after >= u128::from(most) {
+        format!(
             "the deadline ended the run after {after} ms, the longest that is possible here: work in smaller pieces, \
              or start it in the background"
-        );
+        )
+    } else {
+        format!(
+            "the deadline ended the run after {after} ms: ask for more with `timeout_ms`, {most} at most, or start it in \
+             the background"
+        )
+    };
+    if spent < deadline / 2 {
+        return advice;
     }
+    let spent = spent.as_millis();
+    format!("{advice}; copying what the command sees took {spent} ms of that: name fewer skills")
+}
+
+/// The advice for a run whose deadline, of `most` at most, passed before its command began.
+pub(crate) fn of_deadline_before(deadline: Duration, most: u64) -> String {
+    let after = deadline.as_millis();
+    let more = if after >= u128::from(most) {
+        "start it in the background".to_owned()
+    } else {
+        format!("ask for more with `timeout_ms`, {most} at most, or start it in the background")
+    };
     format!(
-        "the deadline ended the run after {after} ms: ask for more with `timeout_ms`, {most} at most, or start it in \
-         the background"
+        "the command did not begin: copying what it is to see took longer than the deadline of {after} ms. Name fewer \
+         skills, or {more}; copies of skills that were made stay for the next run"
     )
 }
 
@@ -407,9 +427,16 @@ mod tests {
 
     #[test]
     fn a_deadline_tells_itself_and_the_longest() {
-        let advice = of_deadline(Duration::from_millis(500), 300_000);
+        let (half, longest) = (Duration::from_millis(500), Duration::from_secs(300));
+        let advice = of_deadline(half, Duration::from_millis(249), 300_000);
         assert!(advice.contains("after 500 ms") && advice.contains("300000"), "{advice}");
-        let advice = of_deadline(Duration::from_secs(300), 300_000);
+        assert!(!advice.contains("copying"), "{advice}");
+        let advice = of_deadline(half, Duration::from_millis(250), 300_000);
+        assert!(advice.contains("after 500 ms") && advice.contains("took 250 ms"), "{advice}");
+        let advice = of_deadline(longest, Duration::ZERO, 300_000);
         assert!(advice.contains("longest"), "{advice}");
+        let advice = of_deadline_before(half, 300_000);
+        assert!(advice.contains("500 ms") && advice.contains("`timeout_ms`, 300000"), "{advice}");
+        assert!(!of_deadline_before(longest, 300_000).contains("timeout_ms"));
     }
 }

@@ -8,6 +8,7 @@
 //! | [`watch`] | waiting for its output, its reports and its deadline |
 //! | [`stdio`], [`input`], [`output_pipe`], [`output`] | its standard streams and what is kept of them |
 //! | [`live`] | taking part in it |
+//! | [`unbegun`] | the result of one that was ended before its command began |
 //! | [`result`], [`hint`] | what the caller gets |
 
 pub(crate) mod begin;
@@ -21,4 +22,5 @@ pub(crate) mod output_pipe;
 pub(crate) mod result;
 pub(crate) mod spec;
 pub(crate) mod stdio;
+pub(crate) mod unbegun;
 pub(crate) mod watch;

@@ -43,6 +43,8 @@ pub struct RunSpec {
     pub stdin: Option<Vec<u8>>,
     /// The deadline, counted from the call; [`RunLimits::timeout_ms`] at most.
     pub timeout: Duration,
+    /// The part of it that went by before the call, in which the caller made ready what the run sees.
+    pub spent: Duration,
     /// Limits on resources and output.
     pub limits: RunLimits,
     /// The network that it may reach.
@@ -89,6 +91,7 @@ impl RunSpec {
             directory: RelPath::root(),
             stdin: None,
             timeout: limits.deadline(None),
+            spent: Duration::ZERO,
             limits,
             network: Network::None,
             network_of: None,
@@ -102,6 +105,11 @@ impl RunSpec {
 /// How long a run may take.
 pub(crate) fn deadline(spec: &RunSpec) -> Duration {
     spec.timeout.min(Duration::from_millis(spec.limits.timeout_ms)).min(LONGEST)
+}
+
+/// How long a run may still take when it begins.
+pub(crate) fn remaining(spec: &RunSpec) -> Duration {
+    deadline(spec).saturating_sub(spec.spent)
 }
 
 /// Checks what no process could receive, before anything is opened.

@@ -61,8 +61,19 @@ impl Store {
         if floor == 0 {
             return Ok(());
         }
-        let free = self.free_bytes()?;
+        let free = self.make_space(bytes)?;
         if free.saturating_sub(bytes) < floor { Err(Error::Full { free, floor }) } else { Ok(()) }
+    }
+
+    /// The bytes that the file system has left. When these are fewer than it is to keep beside `bytes`, the copies of skills
+    /// that no run is in go first: nothing is refused, and no run ended, for copies that can be made again.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn make_space(&self, bytes: u64) -> Result<u64> {
+        let free = self.free_bytes()?;
+        let is_enough = free.saturating_sub(bytes) >= self.disk_limits().free_bytes;
+        if is_enough || !self.copies().forget_idle() { Ok(free) } else { self.free_bytes() }
     }
 
     /// Tells whether a change has room in the tree `id` by what is known of it, without a count.

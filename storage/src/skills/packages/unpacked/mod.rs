@@ -120,7 +120,8 @@ impl<'a> UnpackedFiles<'a> {
         let with = total.plus(room);
         let is_full = with.exceeds(self.most());
         // What can be had again is not to take the room of what users write.
-        if self.store.admit_space_for(self.most_bytes()).is_err() {
+        let free = self.store.free_bytes()?;
+        if free.saturating_sub(self.most_bytes()) < self.store.disk_limits().free_bytes {
             *known = Some(self.make_room(self.most())?);
             return Ok(());
         }
