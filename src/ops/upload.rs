@@ -21,18 +21,22 @@ pub struct Archive {
 
 /// How archives are taken in.
 #[derive(Clone, Debug)]
-struct Intake {
-    scope: Scope,
-    charset: Charset,
-    publisher: Publisher,
-    /// Whether nothing is published.
-    is_rehearsal: bool,
-    taking: Taking,
+pub struct Intake {
+    /// Whose skills they become.
+    pub scope: Scope,
+    /// How unmarked names in them are read.
+    pub charset: Charset,
+    /// Who publishes them, and how.
+    pub publisher: Publisher,
+    /// Whether everything is done but publish, so that the outcome tells what would be published.
+    pub is_rehearsal: bool,
+    /// Which skills are taken.
+    pub taking: Taking,
 }
 
 /// Which skills are taken in.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Taking {
+pub enum Taking {
     /// All of them.
     All,
     /// The only one, which its layer may not have yet.
@@ -87,58 +91,9 @@ impl Service {
     /// Publishes every skill of every archive, or none.
     ///
     /// # Errors
-    /// [`storage::Error::Archive`] when an archive is refused; [`Error::Invalid`] when two archives hold one skill.
+    /// [`storage::Error::Archive`] when an archive is refused; [`Error::Invalid`] when two archives hold one skill, and for archives
+    /// that have others than are to be taken; [`storage::Error::AlreadyExists`] for a new one that its layer has.
     pub async fn upload(
-        &self,
-        publisher: Publisher,
-        scope: Scope,
-        user: UserId,
-        agent: AgentId,
-        charset: Charset,
-        archives: Vec<Archive>,
-    ) -> Result<Uploaded> {
-        let intake = Intake { scope, charset, publisher, is_rehearsal: false, taking: Taking::All };
-        self.take_in(intake, user, agent, archives).await
-    }
-
-    /// Does everything that [`Service::upload`] does but publish, and tells what would be published.
-    ///
-    /// # Errors
-    /// As [`Service::upload`].
-    pub async fn rehearse_upload(
-        &self,
-        publisher: Publisher,
-        scope: Scope,
-        user: UserId,
-        agent: AgentId,
-        charset: Charset,
-        archives: Vec<Archive>,
-    ) -> Result<Uploaded> {
-        let intake = Intake { scope, charset, publisher, is_rehearsal: true, taking: Taking::All };
-        self.take_in(intake, user, agent, archives).await
-    }
-
-    /// Publishes the only skill of an archive, as `taking` says.
-    ///
-    /// # Errors
-    /// As [`Service::upload`]; [`Error::Invalid`] for more skills than one, or another one;
-    /// [`storage::Error::AlreadyExists`] for a new one that its layer has.
-    pub(super) async fn take_one(
-        &self,
-        publisher: Publisher,
-        scope: Scope,
-        user: UserId,
-        agent: AgentId,
-        archive: Archive,
-        taking: Taking,
-    ) -> Result<UploadedSkill> {
-        let intake = Intake { scope, charset: Charset::Auto, publisher, is_rehearsal: false, taking };
-        let uploaded = self.take_in(intake, user, agent, vec![archive]).await?;
-        let skill = uploaded.skills.into_iter().next();
-        skill.ok_or_else(|| Error::Invalid("the upload has no skill".to_owned()))
-    }
-
-    async fn take_in(
         &self,
         intake: Intake,
         user: UserId,
@@ -181,6 +136,25 @@ impl Service {
             Ok((planned.outcome(published), leftovers))
         });
         uploaded.await
+    }
+
+    /// Publishes the only skill of an archive, as `taking` says.
+    ///
+    /// # Errors
+    /// As [`Service::upload`].
+    pub(super) async fn take_one(
+        &self,
+        publisher: Publisher,
+        scope: Scope,
+        user: UserId,
+        agent: AgentId,
+        archive: Archive,
+        taking: Taking,
+    ) -> Result<UploadedSkill> {
+        let intake = Intake { scope, charset: Charset::Auto, publisher, is_rehearsal: false, taking };
+        let uploaded = self.upload(intake, user, agent, vec![archive]).await?;
+        let skill = uploaded.skills.into_iter().next();
+        skill.ok_or_else(|| Error::Invalid("the upload has no skill".to_owned()))
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use agent::tools::Search;
-use filesecbox::ops::upload::Archive;
+use filesecbox::ops::upload::{Archive, Intake, Taking};
 use filesecbox::ops::versions::Publisher;
 use libtest_mimic::Trial;
 use policy::{Scope, TreeId};
@@ -69,15 +69,14 @@ async fn skills_are_merged_at_their_place(host: Arc<Host>) {
     spool.write(&skill_zip("数据", &[("表.md", "of all\n")])).unwrap();
     let archive = Archive { spool, file_name: Some("数据.zip".to_owned()) };
     let agent = AgentId::parse(AGENT).unwrap();
-    let uploaded = host.service.upload(
-        Publisher::new("host".to_owned(), None, None).unwrap(),
-        Scope::Baseline,
-        alice.clone(),
-        agent,
-        Charset::Auto,
-        vec![archive],
-    );
-    uploaded.await.unwrap();
+    let intake = Intake {
+        scope: Scope::Baseline,
+        charset: Charset::Auto,
+        publisher: Publisher::new("host".to_owned(), None, None).unwrap(),
+        is_rehearsal: false,
+        taking: Taking::All,
+    };
+    host.service.upload(intake, alice.clone(), agent, vec![archive]).await.unwrap();
 
     let sandbox = of_agent(&host.service, AGENT, true);
     let names = |entries: Vec<sandbox::DirEntry>| -> Vec<String> {

@@ -32,7 +32,7 @@ pub(super) use self::local::Local;
 pub(super) use self::mcp::McpRequest;
 pub(super) use self::names::named;
 pub(super) use self::place::{Above, Place, dir_of};
-pub(super) use self::query::{NoParams, Params, word};
+pub(super) use self::query::{NoParams, PageQuery, Params, word};
 pub(super) use self::run::NamedRun;
 pub(super) use self::runner::{LendingUser, RunnerRequest};
 pub(super) use self::seen::SeenLayer;

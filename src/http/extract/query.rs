@@ -33,6 +33,14 @@ impl<T: DeserializeOwned> FromRequestParts<App> for Params<T> {
     }
 }
 
+/// The parameters of a list in pages that has no others.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::http) struct PageQuery {
+    pub(in crate::http) limit: Option<usize>,
+    pub(in crate::http) cursor: Option<String>,
+}
+
 /// A request without query parameters: none is known, and any is refused.
 pub(in crate::http) struct NoParams;
 

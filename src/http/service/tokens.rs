@@ -14,7 +14,9 @@ use crate::http::answer::page::{self, Page};
 use crate::http::answer::problem::{Code, Problem};
 use crate::http::answer::time::rfc3339;
 use crate::http::answer::{Answer, made, success_with};
-use crate::http::extract::{Issuer, JsonBody, JsonLimit, NoParams, Params, TokenReader, TokenRequest};
+use crate::http::extract::{
+    Issuer, JsonBody, JsonLimit, NoParams, PageQuery, Params, TokenReader, TokenRequest,
+};
 use crate::ops::Error;
 
 /// How long a token lasts when the request does not say, in seconds.
@@ -74,13 +76,6 @@ pub(in crate::http) struct Whose {
     user: String,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(in crate::http) struct Query {
-    limit: Option<usize>,
-    cursor: Option<String>,
-}
-
 /// A revocation that is in force.
 #[derive(Serialize)]
 struct Listed {
@@ -102,7 +97,7 @@ struct RevokedBeside {
 pub(in crate::http) async fn list(
     State(app): State<App>,
     _: TokenReader,
-    Params(query): Params<Query>,
+    Params(query): Params<PageQuery>,
 ) -> Answer {
     let keyed = app.access.revocations().all(now()).into_iter();
     let keyed = keyed.map(|(revoked, revocation)| (revoked.key(), revoked, revocation)).collect();

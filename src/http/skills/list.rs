@@ -1,21 +1,14 @@
 //! `GET /v1/skills/{u}/{a}/list?limit&cursor`
 
 use axum::extract::State;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use storage::{Changed, Layer, Skill, Status, Version};
 
 use crate::http::App;
 use crate::http::answer::page;
 use crate::http::answer::time::rfc3339;
 use crate::http::answer::{Answer, made, success_with};
-use crate::http::extract::{Params, SkillsRequest};
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(in crate::http) struct Query {
-    limit: Option<usize>,
-    cursor: Option<String>,
-}
+use crate::http::extract::{PageQuery, Params, SkillsRequest};
 
 #[derive(Serialize)]
 struct Listed {
@@ -58,7 +51,7 @@ impl From<Skill> for Listed {
 pub(in crate::http) async fn list(
     State(app): State<App>,
     request: SkillsRequest,
-    Params(query): Params<Query>,
+    Params(query): Params<PageQuery>,
 ) -> Answer {
     request.check_read()?;
     let skills = app.service.skills(request.user, request.agent).await?;

@@ -15,7 +15,7 @@ use crate::http::extract::body::broken;
 use crate::http::extract::spooled::{check_announced, spool};
 use crate::http::extract::{Params, SkillsRequest, word};
 use crate::http::request_log;
-use crate::ops::upload::{Archive, Uploaded, UploadedSkill};
+use crate::ops::upload::{Archive, Intake, Taking, Uploaded, UploadedSkill};
 use crate::ops::versions::Publisher;
 
 /// Archives in one request.
@@ -132,11 +132,8 @@ pub(in crate::http) async fn upload(
         Scope::Overlay => format!("overlay/{}/{}", skills.user, skills.agent),
     };
     let SkillsRequest { user, agent, .. } = skills;
-    let uploaded = if query.dry_run {
-        app.service.rehearse_upload(publisher, scope, user, agent, charset, archives).await?
-    } else {
-        app.service.upload(publisher, scope, user, agent, charset, archives).await?
-    };
+    let intake = Intake { scope, charset, publisher, is_rehearsal: query.dry_run, taking: Taking::All };
+    let uploaded = app.service.upload(intake, user, agent, archives).await?;
     answer(scope, query.dry_run, &place, uploaded)
 }
 

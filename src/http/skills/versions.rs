@@ -12,7 +12,7 @@ use crate::http::answer::page;
 use crate::http::answer::problem::{Code, Problem};
 use crate::http::answer::time::{rfc3339, rfc3339_of_ms};
 use crate::http::answer::{Answer, made, success, success_with};
-use crate::http::extract::{NoParams, Params, SkillsRequest, VersionRequest};
+use crate::http::extract::{NoParams, PageQuery, Params, SkillsRequest, VersionRequest};
 use crate::ops::versions::Publisher;
 
 /// About what a version takes in an answer besides its texts, in bytes.
@@ -61,17 +61,10 @@ impl From<(KeptVersion, VersionDescription)> for Told {
     }
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(in crate::http) struct ListQuery {
-    limit: Option<usize>,
-    cursor: Option<String>,
-}
-
 pub(in crate::http) async fn list(
     State(app): State<App>,
     request: SkillsRequest,
-    Params(query): Params<ListQuery>,
+    Params(query): Params<PageQuery>,
 ) -> Answer {
     request.check_read()?;
     let (_, skill) = skill_of(&request)?;

@@ -2,20 +2,13 @@
 
 use axum::extract::State;
 use policy::AgentId;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::access::Reach;
 use crate::http::App;
 use crate::http::answer::page::{self, Page};
 use crate::http::answer::{Answer, success_with};
-use crate::http::extract::{Params, Someone};
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(in crate::http) struct Query {
-    limit: Option<usize>,
-    cursor: Option<String>,
-}
+use crate::http::extract::{PageQuery, Params, Someone};
 
 #[derive(Serialize)]
 struct Listed {
@@ -27,7 +20,7 @@ struct Listed {
 pub(in crate::http) async fn list(
     State(app): State<App>,
     Someone(caller): Someone,
-    Params(query): Params<Query>,
+    Params(query): Params<PageQuery>,
 ) -> Answer {
     let Reach { agent, only_of } = caller.role.reach(None, None)?;
     let mut agents = app.service.agents(only_of.cloned()).await?;

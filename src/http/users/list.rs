@@ -2,20 +2,13 @@
 
 use axum::extract::State;
 use policy::UserId;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::http::App;
 use crate::http::answer::page;
 use crate::http::answer::problem::{Code, Problem};
 use crate::http::answer::{Answer, success_with};
-use crate::http::extract::{Params, WorkspacesRequest};
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(in crate::http) struct Query {
-    limit: Option<usize>,
-    cursor: Option<String>,
-}
+use crate::http::extract::{PageQuery, Params, WorkspacesRequest};
 
 #[derive(Serialize)]
 struct Listed {
@@ -25,7 +18,7 @@ struct Listed {
 pub(in crate::http) async fn list(
     State(app): State<App>,
     _request: WorkspacesRequest,
-    Params(query): Params<Query>,
+    Params(query): Params<PageQuery>,
 ) -> Answer {
     let most = app.service.file_limits().list_entries;
     let span = page::span(query.limit, most)?;

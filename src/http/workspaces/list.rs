@@ -1,25 +1,18 @@
 //! `GET /v1/sandbox?limit&cursor` and `GET /v1/sandbox/{u}?limit&cursor`
 
 use axum::extract::State;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use storage::WorkspaceId;
 
 use crate::http::App;
 use crate::http::answer::page::{self, Page};
 use crate::http::answer::time::rfc3339;
 use crate::http::answer::{Answer, made, success_with};
-use crate::http::extract::{Params, WorkspacesRequest};
+use crate::http::extract::{PageQuery, Params, WorkspacesRequest};
 use crate::ops::sandboxes::Glance;
 
 /// About what a workspace takes in an answer, in bytes.
 const SANDBOX_BYTES: usize = 200;
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(in crate::http) struct Query {
-    limit: Option<usize>,
-    cursor: Option<String>,
-}
 
 /// A sandbox at a glance.
 #[derive(Serialize)]
@@ -55,7 +48,7 @@ impl From<&Glance> for Listed {
 pub(in crate::http) async fn list(
     State(app): State<App>,
     request: WorkspacesRequest,
-    Params(query): Params<Query>,
+    Params(query): Params<PageQuery>,
 ) -> Answer {
     let ids = app.service.sandboxes(request.user).await?;
     // No id has a slash.

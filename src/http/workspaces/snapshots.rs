@@ -12,7 +12,7 @@ use crate::http::answer::time::rfc3339;
 use crate::http::answer::{Answer, success, success_with};
 use crate::http::extract::body;
 use crate::http::extract::object::Object;
-use crate::http::extract::{Local, NoParams, Params, SnapshotRequest, TreeRequest, parse_json};
+use crate::http::extract::{Local, NoParams, PageQuery, Params, SnapshotRequest, TreeRequest, parse_json};
 use crate::http::request_log;
 
 /// Largest body, in bytes.
@@ -23,13 +23,6 @@ const BODY_BYTES_MAX: usize = 64 * 1024;
 struct Body {
     name: Option<String>,
     note: Option<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(in crate::http) struct Query {
-    limit: Option<usize>,
-    cursor: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -85,7 +78,7 @@ pub(in crate::http) async fn take(
 pub(in crate::http) async fn list(
     State(app): State<App>,
     Local(about): Local<TreeRequest>,
-    Params(query): Params<Query>,
+    Params(query): Params<PageQuery>,
 ) -> Answer {
     let snapshots = app.service.snapshots(WorkspaceId::of(about.tree.local()?)).await?;
     let told: Vec<Told> = snapshots.list.into_iter().map(Told::from).collect();
