@@ -37,6 +37,7 @@ mod attack;
 mod bodies;
 #[path = "../rest/support/client.rs"]
 mod client;
+mod copies;
 mod devboxes;
 mod disk;
 mod environment;
@@ -107,6 +108,7 @@ const THEMES: &[Theme] = &[
     ("Holding others up", admission::ATTACKS),
     ("Layers", layers::ATTACKS),
     ("Layers while commands run", publishing::ATTACKS),
+    ("Copies in which commands run", copies::ATTACKS),
     ("What a restart believes", records::ATTACKS),
     ("Devboxes", devboxes::ATTACKS),
     ("Environment and identity", environment::ATTACKS),

@@ -15,6 +15,7 @@ use crate::scene::{Ran, Scene};
 const PRELUDE: (&str, &str) = ("attack.py", include_str!("payloads/attack.py"));
 
 const FILES: &[(&str, &str)] = &[
+    ("copies.py", include_str!("payloads/copies.py")),
     ("disk.py", include_str!("payloads/disk.py")),
     ("files.py", include_str!("payloads/files.py")),
     ("kernel.py", include_str!("payloads/kernel.py")),

@@ -66,7 +66,7 @@ fn targets(scene: &Scene<'_>) -> (Vec<String>, Option<PathBuf>) {
 }
 
 /// The first answer that holds a canary or something of the service's process.
-fn loot(scene: &Scene<'_>, replies: impl IntoIterator<Item = Reply>) -> Option<String> {
+pub(crate) fn loot(scene: &Scene<'_>, replies: impl IntoIterator<Item = Reply>) -> Option<String> {
     replies.into_iter().find_map(|reply| {
         let text = String::from_utf8_lossy(&reply.body).into_owned();
         scene.loot_in(&text).or_else(|| text.contains("FILESECBOX_TOKEN").then_some(text))
@@ -78,7 +78,7 @@ fn finding(loot: Option<String>) -> Finding {
 }
 
 /// Asks for a path by every route that reads.
-fn read_everyhow(scene: &Scene<'_>, tree: &str, path: &str) -> Vec<Reply> {
+pub(crate) fn read_everyhow(scene: &Scene<'_>, tree: &str, path: &str) -> Vec<Reply> {
     let client = scene.client();
     let mut replies: Vec<Reply> = ["content", "stat", "dir", "files"]
         .iter()

@@ -27,6 +27,8 @@ pub(crate) struct Fingerprint {
     pub(crate) mode: u32,
     /// Bytes on the disk; they tell nothing, because the kernel allocates when it likes.
     pub(crate) allocated: u64,
+    /// Whether a file has further names. The change time tells when it gets or loses one.
+    pub(crate) is_linked: bool,
     /// Inode, size, modification and change time of a file or link; nothing of a directory, whose entries tell.
     content: Option<(u64, u64, i128, i128)>,
 }
@@ -43,7 +45,8 @@ impl From<&Stat> for Fingerprint {
             Kind::Directory => None,
             _ => Some((stat.inode, stat.size, stat.modified_ns, stat.changed_ns)),
         };
-        Self { kind: stat.kind, mode: stat.mode, allocated: stat.allocated, content }
+        let is_linked = stat.kind == Kind::File && stat.links > 1;
+        Self { kind: stat.kind, mode: stat.mode, allocated: stat.allocated, is_linked, content }
     }
 }
 
@@ -153,6 +156,8 @@ pub(crate) struct CopyState {
     pub(crate) made: Option<Copy>,
     /// Whether the copy is to be made anew when no run is in it.
     pub(crate) is_doubtful: bool,
+    /// Whether a process that is in none of its runs may have files of it open, or further names for them.
+    pub(crate) is_exposed: bool,
 }
 
 /// The copies of all skills.

@@ -5,11 +5,12 @@ use std::ffi::{OsStr, OsString};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use policy::{RelPath, TreeId};
+use policy::{RelPath, TreeId, WorkspaceId};
 
 use super::absorbed::Absorbed;
+use super::ready::Taking;
 use super::scan::Scan;
-use super::steps::{Changed, Ready, adds_of, changes, deletions, growth_of, place};
+use super::steps::{Ready, adds_of, changes, deletions, growth_of, place};
 use super::{By, PreparedRun};
 use crate::core::copies::{Copy, CopyState, Entries, Fingerprint};
 use crate::core::growth::Growth;
@@ -18,9 +19,7 @@ use crate::dir::{DEPTH_MAX, Dir};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::layers::room::Room;
-use crate::layers::stage::StagedFile;
 use crate::layers::tree::Tree;
-use crate::stat::Kind;
 use crate::stat::Use;
 
 /// Entries that are placed while the tree is held: some milliseconds' work. Each has an open file until then.
@@ -44,7 +43,7 @@ impl PreparedRun {
         for seen in &self.skills {
             let taken = match &seen.by {
                 By::Live(_) => Ok(()),
-                By::Copy(copy) => self.absorb_copy(&seen.id, copy, Taking::Away, &mut absorbed).map(drop),
+                By::Copy(copy) => self.absorb_own(&seen.id, copy, &mut absorbed),
                 By::Shared(lease) => {
                     self.absorb_shared(&seen.id, &mut lease.copy().copy.lock(), &mut absorbed)
                 }
@@ -61,8 +60,34 @@ impl PreparedRun {
         }
     }
 
-    /// Takes in what the runs in a shared copy did, and notes how far the copy is as the tree is.
+    /// Takes in what the run did in a copy of its own. A command of another run to which it gave an open file goes on with
+    /// that, and not with what is in the tree.
+    fn absorb_own(&self, id: &TreeId, copy: &Copy, absorbed: &mut Absorbed) -> Result<()> {
+        let taking = if self.may_be_held() { Taking::Copies } else { Taking::Away };
+        let taken = self.absorb_copy(id, copy, taking, absorbed)?;
+        for path in taken.into_iter().flat_map(|taken| taken.gone) {
+            absorbed.skip(&path, "a command of another run changed it while it was taken in");
+        }
+        Ok(())
+    }
+
+    /// Whether a process may have files of the run's copies open: of another run of the same user and agent, to which the
+    /// run's command can have given them, or of the run itself.
+    fn may_be_held(&self) -> bool {
+        let runs = self.store.workspaces().occupants(&WorkspaceId::of(&self.id));
+        runs > 1 || !self.is_over.load(Ordering::Relaxed)
+    }
+
+    /// Takes in what the runs in a shared copy did.
     fn absorb_shared(&self, id: &TreeId, state: &mut CopyState, absorbed: &mut Absorbed) -> Result<()> {
+        let taken = self.note_taken(id, state, absorbed);
+        let has_links = |copy: &Copy| copy.before.values().any(|entry| entry.is_linked);
+        state.is_exposed = self.may_be_held() || state.made.as_ref().is_some_and(has_links);
+        taken
+    }
+
+    /// Takes in what the runs in a shared copy did, and notes how far the copy is as the tree is.
+    fn note_taken(&self, id: &TreeId, state: &mut CopyState, absorbed: &mut Absorbed) -> Result<()> {
         let Some(copy) = &mut state.made else { return Ok(()) };
         let (skipped, left_out) = (absorbed.skipped.len(), absorbed.left_out);
         // Until the end: an error leaves a copy of which nothing is certain.
@@ -169,13 +194,20 @@ impl PreparedRun {
                 }
                 let ready: Vec<Ready> = batch
                     .iter()
-                    .map(|change| self.prepare(&copy.dir, change, taking))
+                    .map(|change| self.ready(&copy.dir, change, taking))
                     .collect::<Result<_>>()?;
                 let Some(tree) = self.hold(id, copy, standing)? else { break 'batches Some(replaced()) };
                 let mut made = None;
                 for (change, ready) in batch.iter().zip(ready) {
                     if matches!(ready, Ready::Gone) {
                         gone.push(OsString::from(change.path.as_str()));
+                        continue;
+                    }
+                    if matches!(ready, Ready::Foreign) {
+                        absorbed.skip(
+                            change.path.as_str().as_ref(),
+                            "it is another user's file, which was linked in",
+                        );
                         continue;
                     }
                     match place(tree.tree.as_ref(), change, ready, &mut made) {
@@ -289,65 +321,6 @@ impl PreparedRun {
         let ms = self.store.options().files.absorb_ms;
         format!("taking it in takes longer than {ms} ms (`limits.files.absorb_ms`)")
     }
-
-    /// Brings what a command left at a path to where one step places it.
-    ///
-    /// An entry that the command closed to its owner stays open to the service, which is the owner from now on.
-    fn prepare(&self, dir: &Dir, change: &Changed<'_>, taking: Taking) -> Result<Ready> {
-        match (self.made_ready(dir, change, taking), taking) {
-            // A command of another run goes on in the copy.
-            (
-                Err(
-                    Error::NotFound(_)
-                    | Error::NotADirectory(_)
-                    | Error::IsDirectory(_)
-                    | Error::NotAFile(_)
-                    | Error::Escape(_),
-                ),
-                Taking::Copies,
-            ) => Ok(Ready::Gone),
-            (ready, _) => ready,
-        }
-    }
-
-    fn made_ready(&self, dir: &Dir, change: &Changed<'_>, taking: Taking) -> Result<Ready> {
-        let (Some(parent), Some(name)) = (change.path.parent(), change.path.file_name()) else {
-            return Ok(Ready::Nothing);
-        };
-        let name = OsStr::new(name);
-        match change.now.kind {
-            Kind::Directory => Ok(Ready::Directory(change.now.mode & 0o777 | 0o700)),
-            Kind::File => {
-                let parent = dir.open_dir(&parent)?;
-                let stage = self.store.stage();
-                let mode = change.now.mode & 0o777 | 0o400;
-                let file = match taking {
-                    Taking::Away => StagedFile::adopt(stage, &parent, name, mode)?,
-                    // One that grows meanwhile was not admitted with its new size.
-                    Taking::Copies => {
-                        let size = change.now.size().unwrap_or_default();
-                        StagedFile::copied(stage, &parent, name, mode, size)?
-                    }
-                };
-                match self.id {
-                    TreeId::Workspace(..) => self.view.owner.map_or(Ok(()), |owner| file.set_owner(owner))?,
-                    TreeId::Skill(..) => file.own()?,
-                }
-                Ok(Ready::File(file))
-            }
-            Kind::Symlink => Ok(Ready::Link(dir.open_dir(&parent)?.read_link(name)?)),
-            Kind::Other => Ok(Ready::Nothing),
-        }
-    }
-}
-
-/// How files of a copy come into the tree.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Taking {
-    /// They are moved: the copy goes with its run.
-    Away,
-    /// They are copied: the next run goes on in the copy.
-    Copies,
 }
 
 /// What was taken of a copy.

@@ -7,10 +7,13 @@ use std::os::unix::ffi::OsStrExt;
 use policy::{RelPath, TreeId};
 
 use super::Runs;
+use super::absorbed::Absorbed;
 use super::copying::{Copying, Former};
+use super::scan::Scan;
 use crate::core::copies::{Copy, CopyLease, CopyState, Entries, Fingerprint, WorkTrash, copy_name};
 use crate::dir::{DEPTH_MAX, Dir};
 use crate::error::{Error, Result};
+use crate::layers::room::Room;
 use crate::layers::stack::{Found, Layers};
 use crate::layout;
 use crate::stat::Kind;
@@ -85,6 +88,12 @@ impl Runs {
                 state.made = None;
                 state.is_doubtful = false;
             }
+            if state.is_exposed && is_alone {
+                if let Some(copy) = &mut state.made {
+                    self.undo_changes(copy)?;
+                }
+                state.is_exposed = false;
+            }
             let made = match self.make_current(id, &mut state, owner, is_alone) {
                 Err(Error::Full { .. } | Error::NoSpace(_)) => {
                     self.store.copies().forget_idle();
@@ -99,6 +108,40 @@ impl Runs {
             }
         }
         Ok(lease)
+    }
+
+    /// Removes from a copy all that has changed since its last run had ended, and files that have names elsewhere, so that
+    /// they are copied anew.
+    fn undo_changes(&self, copy: &mut Copy) -> Result<()> {
+        let mode = copy.dir.stat()?.mode;
+        if mode & 0o700 != 0o700 {
+            copy.dir.set_mode(mode | 0o700)?;
+        }
+        let mut now = Entries::new();
+        let room = Room::of_entries(self.store.options().files.tree_entries);
+        let mut scan = Scan { room, found: &mut now, absorbed: &mut Absorbed::default() };
+        scan.directory(&copy.dir, OsStr::new(""), DEPTH_MAX)?;
+        for path in now.keys().rev().filter(|path| !copy.before.contains_key(*path)) {
+            remove(&copy.dir, path, None)?;
+        }
+        let is_as_it_was = |path, was| now.get(path).is_some_and(|now| now == was && !now.is_linked);
+        let changed = copy.before.iter().rev().filter(|(path, was)| !is_as_it_was(*path, *was));
+        let changed: Vec<(OsString, Kind)> = changed.map(|(path, was)| (path.clone(), was.kind)).collect();
+        for (path, kind) in changed {
+            copy.generation = None;
+            copy.sources.remove(&path);
+            match now.get(&path) {
+                // It gets its mode again, and keeps what is in it.
+                Some(directory) if (kind, directory.kind) == (Kind::Directory, Kind::Directory) => {
+                    copy.before.insert(path, directory.clone());
+                }
+                _ => {
+                    remove(&copy.dir, &path, None)?;
+                    copy.before.remove(&path);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Has the copy of a skill be as the skill is. What a command of another run has changed in the copy meanwhile stays.

@@ -23,6 +23,7 @@ mod materialise;
 mod plan;
 mod points;
 mod prepare;
+mod ready;
 mod scan;
 mod see;
 mod steps;

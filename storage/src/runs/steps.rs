@@ -37,6 +37,8 @@ pub(super) enum Ready {
     Link(OsString),
     /// Nothing that a tree holds.
     Nothing,
+    /// Another user's file.
+    Foreign,
     /// Nothing any more: another run has removed it.
     Gone,
 }
@@ -95,7 +97,7 @@ pub(super) fn place(
     let path = &change.path;
     let mut deferred = Deferred::default();
     if let Some(parent) = path.parent()
-        && !matches!(ready, Ready::Nothing | Ready::Gone)
+        && !matches!(ready, Ready::Nothing | Ready::Foreign | Ready::Gone)
         && made.as_ref() != Some(&parent)
     {
         deferred = tree.make_dirs(&parent)?;
@@ -117,7 +119,7 @@ pub(super) fn place(
             tree.put(path, file)?
         }
         Ready::Link(target) => tree.put_link(path, &target)?,
-        Ready::Nothing | Ready::Gone => return Ok(None),
+        Ready::Nothing | Ready::Foreign | Ready::Gone => return Ok(None),
     };
     Ok(Some(deferred.and(placed)))
 }

@@ -21,6 +21,7 @@ mod copying;
 mod deploying;
 mod fixture;
 mod flight;
+mod held;
 mod idle_copies;
 mod life;
 mod live;
