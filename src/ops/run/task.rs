@@ -43,7 +43,7 @@ struct Prepared {
 enum Readied {
     Begun(Box<Prepared>),
     /// It ended before its command began.
-    Unbegun(ExecResult),
+    Unbegun(Box<ExecResult>),
 }
 
 impl Service {
@@ -191,17 +191,13 @@ impl Service {
         // All of it away from the runtime, once: each thread that has to be woken costs a run a twentieth of a
         // millisecond.
         let mut readied = pin!(blocking(move || {
+            let unbegun = |why| {
+                let result = launcher.unbegun(&spec, why, asked.elapsed())?;
+                Ok(Readied::Unbegun(Box::new(result)))
+            };
             let view = match plan.prepare() {
-                Err(storage::Error::TooLong { .. }) => {
-                    return Ok(Readied::Unbegun(launcher.unbegun(&spec, Unbegun::Late, asked.elapsed())?));
-                }
-                Err(storage::Error::Abandoned) => {
-                    return Ok(Readied::Unbegun(launcher.unbegun(
-                        &spec,
-                        Unbegun::Killed,
-                        asked.elapsed(),
-                    )?));
-                }
+                Err(storage::Error::TooLong { .. }) => return unbegun(Unbegun::Late),
+                Err(storage::Error::Abandoned) => return unbegun(Unbegun::Killed),
                 prepared => prepared?,
             };
             let gauges = view.gauges()?;

@@ -18,8 +18,11 @@ pub(crate) struct Taken {
     pub(crate) bytes: u64,
 }
 
+/// One of the amounts.
+type Amount = fn(&Taken) -> u64;
+
 /// The most of each amount that all users have together.
-const BOUNDS: [(fn(&Taken) -> u64, u64); 3] =
+const BOUNDS: [(Amount, u64); 3] =
     [(|taken| taken.copies, 64), (|taken| taken.entries, 50_000), (|taken| taken.bytes, 2 << 30)];
 
 impl Taken {

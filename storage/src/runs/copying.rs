@@ -6,7 +6,6 @@ use std::fs::File;
 
 use policy::TreeId;
 
-use super::materialise::give;
 use crate::core::copies::{Entries, Fingerprint};
 use crate::core::store::Store;
 use crate::dir::{DEPTH_MAX, Dir};
@@ -16,6 +15,15 @@ use crate::layers::copy::copy_file;
 use crate::layers::room::Room;
 use crate::layers::stack::{Found, Layers};
 use crate::stat::{Kind, Stat};
+
+/// Gives a directory to `owner`, when there is one and it is not its already.
+pub(super) fn give(dir: &Dir, owner: Option<u32>) -> Result<()> {
+    match owner {
+        // Looking is cheaper than giving, which writes the inode.
+        Some(owner) if dir.stat()?.owner != owner => dir.set_owner(owner),
+        _ => Ok(()),
+    }
+}
 
 /// The path of `name` in the directory `prefix`, empty for the tree itself.
 pub(super) fn below(prefix: &OsStr, name: &OsStr) -> OsString {

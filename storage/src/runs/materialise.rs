@@ -8,7 +8,7 @@ use policy::{RelPath, TreeId};
 
 use super::Runs;
 use super::absorbed::Absorbed;
-use super::copying::{Copying, Former};
+use super::copying::{Copying, Former, give};
 use super::scan::Scan;
 use crate::core::copies::{Copy, CopyLease, CopyState, Entries, Fingerprint, WorkTrash, copy_name};
 use crate::dir::{DEPTH_MAX, Dir};
@@ -231,14 +231,5 @@ fn remove(copy: &Dir, path: &OsStr, was: Option<&Fingerprint>) -> Result<bool> {
         // A command has put something into it.
         Err(Error::NotEmpty(_)) => Ok(false),
         other => other.map(|()| true),
-    }
-}
-
-/// Gives a directory to `owner`, when there is one and it is not its already.
-pub(super) fn give(dir: &Dir, owner: Option<u32>) -> Result<()> {
-    match owner {
-        // Looking is cheaper than giving, which writes the inode.
-        Some(owner) if dir.stat()?.owner != owner => dir.set_owner(owner),
-        _ => Ok(()),
     }
 }

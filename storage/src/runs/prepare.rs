@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use policy::{SkillId, TreeId, WorkspaceId};
 
-use super::materialise::give;
+use super::copying::give;
 use super::plan::skill_of;
 use super::points::Standing;
 use super::see::{By, Seen, Sight};
