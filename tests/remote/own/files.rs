@@ -27,7 +27,7 @@ pub(super) fn what_is_not_known_is_left_out(server: &Server) {
     let listed = client.get(format!("{tree}/dir")).ok();
     assert_eq!(listed["data"], json!([{"name": "file", "kind": "file", "size": 5}]));
     let info = client.get(format!("{tree}/info")).ok()["data"].clone();
-    assert_eq!(keys(&info), ["backend", "runs", "shell", "workspace"]);
+    assert_eq!(keys(&info), ["backend", "runs", "sessions", "shell", "workspace"]);
     assert_eq!(
         (&info["backend"], &info["shell"], &info["workspace"]),
         (&json!("none"), &json!("sh"), &json!("/workspace"))
