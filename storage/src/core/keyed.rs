@@ -1,7 +1,7 @@
 //! [`Keyed`]: a value for each key that is in use, such as the lock of each tree.
 //!
-//! No two keys share a value, so that who holds the lock of one tree for long keeps nobody from another. A value that nobody
-//! uses is forgotten when there are many.
+//! No two keys share a value, so that a request which holds the lock of one tree for long keeps no request from another tree.
+//! Values that are not in use are forgotten when there are many.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, RandomState};
@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 
 /// Parts of the table, so that threads seldom wait for each other at it.
 const SHARDS: usize = 16;
-/// Values of one part that are kept although nobody uses them.
+/// Values of one part from which on those that are not in use are forgotten.
 const IDLE_MAX: usize = 256;
 
 /// A value that may be in use after it was found.
@@ -38,7 +38,7 @@ impl<K: Eq + Hash, V: Used> Keyed<K, V> {
             return Arc::clone(value);
         }
         if values.len() >= IDLE_MAX {
-            // Nobody finds one meanwhile.
+            // No thread finds one meanwhile: this one holds the part.
             values.retain(|_, value| Arc::strong_count(value) > 1 || value.is_used());
         }
         Arc::clone(values.entry(key).or_insert_with(|| Arc::new(make())))

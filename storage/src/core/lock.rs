@@ -5,8 +5,8 @@
 //! A read needs no lock of its file, because a write replaces whole files. It takes its tree's lock, so that it
 //! never walks a tree that is being exchanged for another.
 //!
-//! Each tree, baseline and file has a lock of its own ([`Keyed`]): a user who reads one tree for long keeps nobody from
-//! another. A thread takes at most one lock of each kind, and always in the order of the fields below, so that no two threads
+//! Each tree, baseline and file has a lock of its own ([`Keyed`]): a request that reads one tree for long keeps none
+//! from another. A thread takes at most one lock of each kind, and always in the order of the fields below, so that no two threads
 //! can wait for each other.
 //!
 //! A baseline is read by all users, so a publication must not keep its readers waiting for another reader who takes long.

@@ -230,7 +230,7 @@ impl<'a> Copying<'a> {
             Found::Directory(dirs, stat, _) => {
                 // The mode comes last: it may keep the service itself from filling the directory.
                 let made = into.create_dir(name, stat.mode | 0o700)?;
-                // Nothing below it is copied yet, whatever was before.
+                // Nothing below it is copied yet, also where the former copy had something.
                 let former = self.former.take();
                 let filled = self.directory(&dirs, &made, path, levels);
                 self.former = former;

@@ -89,8 +89,9 @@ impl Runs {
                 state.is_doubtful = false;
             }
             if state.is_exposed && is_alone {
-                if let Some(copy) = &mut state.made {
-                    self.undo_changes(copy)?;
+                // One that cannot be compared is made anew: the other process may have filled it beyond every limit.
+                if state.made.as_mut().is_some_and(|copy| self.undo_changes(copy).is_err()) {
+                    state.made = None;
                 }
                 state.is_exposed = false;
             }

@@ -43,7 +43,7 @@ fn copying_ends_with_its_time_and_whole_copies_stay_for_the_next_run() {
     left.abandon();
     let left = plan(&fixture, &["first", "second"]).copying_within(left).prepare();
     assert!(matches!(left, Err(Error::Abandoned)), "{:?}", left.map(drop));
-    // No link to a copy stays in the workspace, and nobody waits for the skill.
+    // No link to a copy stays in the workspace, and no request waits for the skill.
     let skills = fixture.root().join("sandbox/u/agent/skills");
     assert!(!skills.exists());
     put(&fixture.skill("u", "second"), "f", "2");

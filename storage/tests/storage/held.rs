@@ -56,7 +56,7 @@ fn what_is_changed_in_a_copy_while_no_run_is_in_it_is_undone_before_the_next() {
     let next = begin(&fixture);
     let seen = Tree::through(&fixture.skill("u", "s"));
     assert_eq!(Tree::on_disk(&place), seen);
-    // What the holder writes now goes into files that nobody sees.
+    // What the holder writes now goes into files that no run and no request sees.
     held[0].write_all_at(b"later", 0).unwrap();
     assert_eq!(fs::read_to_string(place.join("f")).unwrap(), "first");
     let absorbed = next.absorb().unwrap();
@@ -79,6 +79,24 @@ fn a_further_name_that_a_command_gave_to_a_file_is_one_of_another_file_in_the_ne
     next.note_end();
     assert_eq!(next.absorb().unwrap().modified, 0);
     assert_eq!(read(&fixture.skill("u", "s"), "f").unwrap(), "first");
+}
+
+#[test]
+fn a_copy_that_was_filled_without_end_while_no_run_was_in_it_is_made_anew() {
+    let files = policy::FileLimits { tree_entries: 20, ..policy::FileLimits::default() };
+    let fixture = Fixture::with(Options { files, ..relaxed() });
+    fixture.baseline("s", &Tree::of(&[("f", "first")]));
+    let holder = other(&fixture);
+    let run = begin(&fixture);
+    let place = run.view().tree.clone();
+    end(run);
+    (0..50).for_each(|number| fs::write(place.join(format!("more{number}")), "").unwrap());
+    for _ in 0..2 {
+        let next = begin(&fixture);
+        assert_eq!(Tree::on_disk(&place), Tree::through(&fixture.skill("u", "s")));
+        end(next);
+    }
+    end(holder);
 }
 
 #[test]
