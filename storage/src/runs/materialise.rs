@@ -89,9 +89,11 @@ impl Runs {
                 state.is_doubtful = false;
             }
             if state.is_exposed && is_alone {
-                // One that cannot be compared is made anew: the other process may have filled it beyond every limit.
-                if state.made.as_mut().is_some_and(|copy| self.undo_changes(copy).is_err()) {
-                    state.made = None;
+                match state.made.as_mut().map(|copy| self.undo_changes(copy)) {
+                    Some(Err(interrupted)) if is_interruption(&interrupted) => return Err(interrupted),
+                    // One that cannot be compared is made anew: the other process may have filled it beyond every limit.
+                    Some(Err(_)) => state.made = None,
+                    Some(Ok(())) | None => {}
                 }
                 state.is_exposed = false;
             }
@@ -103,8 +105,7 @@ impl Runs {
                 made => made,
             };
             if let Err(error) = made {
-                let is_interrupted = matches!(error, Error::Abandoned | Error::TooLong { .. });
-                state.is_doubtful |= !is_interrupted;
+                state.is_doubtful |= !is_interruption(&error);
                 return Err(error);
             }
         }
@@ -190,6 +191,11 @@ impl Runs {
         (copy.base, copy.generation) = (base, generation);
         Ok(())
     }
+}
+
+/// Whether a job ended because its caller has left or its time is over.
+fn is_interruption(error: &Error) -> bool {
+    matches!(error, Error::Abandoned | Error::TooLong { .. })
 }
 
 /// Removes from a copy what is no longer in its tree, whose entries are `now`, and forgets it. What a command of another run
