@@ -249,3 +249,34 @@ fn inode(file: BorrowedFd<'_>) -> io::Result<(u64, u64)> {
 fn absent() -> io::Error {
     io::Error::from(io::ErrorKind::Unsupported)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ruleset_of_the_common_part_is_given_to_one_run_alone() {
+        let walls = Arc::new(Walls {
+            common: vec![(open_path(Path::new("/usr")).unwrap(), READ_TREE)],
+            own: OWN,
+            spare: <[Mutex<_>; 2]>::default(),
+            kept: Mutex::default(),
+        });
+        let waits = |has_ports| locked(walls.spare(has_ports)).is_some();
+        walls.make_spare(true);
+        assert!(waits(true) && !waits(false));
+        let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let of = |directory: &tempfile::TempDir| {
+            let directory = open_path(directory.path()).unwrap();
+            walls.ruleset(&[(directory.as_fd(), 0)], true)
+        };
+        match of(&one) {
+            Ok(first) => {
+                assert!(!waits(true), "it is the run's now");
+                assert!(!Arc::ptr_eq(&first, &of(&other).unwrap()));
+                assert!(Arc::ptr_eq(&first, &of(&one).unwrap()), "the control: a ruleset is kept");
+            }
+            Err(error) => assert_eq!(error.kind(), io::ErrorKind::Unsupported, "{error}"),
+        }
+    }
+}
