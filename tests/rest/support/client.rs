@@ -10,7 +10,7 @@ pub(crate) mod promise;
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -152,20 +152,27 @@ impl Client {
         self.read_reply(&mut stream, &asked, bytes)
     }
 
-    /// Reads one answer and everything behind it.
+    /// Reads one answer and everything behind it; `None` for no answer at all.
     ///
     /// No failure may tell where the data directory is, unless `sent` told it first.
     pub(crate) fn read_reply(&self, stream: &mut TcpStream, asked: &str, sent: &[u8]) -> Option<Reply> {
-        let mut bytes = Vec::new();
+        self.try_reply(stream, asked, sent).ok()
+    }
+
+    /// As [`Client::read_reply`]; the error tells what came instead of an answer, and when.
+    fn try_reply(&self, stream: &mut TcpStream, asked: &str, sent: &[u8]) -> Result<Reply, String> {
+        let (begun, mut bytes) = (Instant::now(), Vec::new());
         // A reset after the answer is how a service refuses a body that it does not want.
-        let _ = stream.read_to_end(&mut bytes);
-        let reply = parse(&bytes, asked)?;
+        let ended = stream.read_to_end(&mut bytes);
+        let reply = parse(&bytes, asked).ok_or_else(|| {
+            format!("{asked}: no answer but {} bytes after {:?}, then {ended:?}", bytes.len(), begun.elapsed())
+        })?;
         if reply.status >= 400 && !String::from_utf8_lossy(sent).contains(&self.root) {
             let told = String::from_utf8_lossy(&reply.body);
             assert!(!told.contains(&self.root), "{asked}: a failure tells the host path: {told}");
         }
         reply.check_promised();
-        Some(reply)
+        Ok(reply)
     }
 }
 
@@ -235,8 +242,7 @@ impl Request<'_> {
         bytes.extend_from_slice(self.body.as_deref().unwrap_or_default());
         let _ = stream.write_all(&bytes);
         let asked = self.asked();
-        let reply = self.client.read_reply(&mut stream, &asked, &bytes);
-        reply.unwrap_or_else(|| panic!("{asked}: no answer"))
+        self.client.try_reply(&mut stream, &asked, &bytes).unwrap_or_else(|none| panic!("{none}"))
     }
 
     /// Sends a body of `length` bytes piece by piece.
@@ -252,8 +258,7 @@ impl Request<'_> {
             }
         }
         let asked = self.asked();
-        let reply = self.client.read_reply(&mut stream, &asked, b"");
-        reply.unwrap_or_else(|| panic!("{asked}: no answer"))
+        self.client.try_reply(&mut stream, &asked, b"").unwrap_or_else(|none| panic!("{none}"))
     }
 
     /// Sends the request and hands the answer's body to `take` piece by piece. Returns head and body length.
