@@ -43,6 +43,18 @@ const FAREWELL: Duration = Duration::from_secs(5);
 /// # Errors
 /// Every [`ServeError`].
 pub fn serve(config: Config, sources: CredentialSources) -> Result<(), ServeError> {
+    serve_with(config, sources, |mcp| mcp)
+}
+
+/// As [`serve`], with the MCP server that `extend` makes of the service's own, where it is switched on.
+///
+/// # Errors
+/// As [`serve`].
+pub fn serve_with(
+    config: Config,
+    sources: CredentialSources,
+    extend: impl FnOnce(Mcp) -> Mcp,
+) -> Result<(), ServeError> {
     config.check_values()?;
     config.check_open(!sources.tokens()?.is_empty())?;
     // Before the first thread and the launcher are made, which take it over.
@@ -53,7 +65,8 @@ pub fn serve(config: Config, sources: CredentialSources) -> Result<(), ServeErro
         exec::return_large_allocations();
         log_lines::write_together()?;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-        let mcp = config.mcp.enabled.then(|| open_mcp(&config, &service)).transpose()?.map(Arc::new);
+        let mcp =
+            config.mcp.enabled.then(|| open_mcp(&config, &service)).transpose()?.map(extend).map(Arc::new);
         let app = App {
             mcp,
             has_compat: config.compat.enabled,

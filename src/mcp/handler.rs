@@ -35,9 +35,9 @@ const METHODS: [&str; 10] = [
     LISTEN,
 ];
 
-/// What answers one message.
+/// What answers one message: the methods of the protocol, about one workspace.
 #[derive(Clone)]
-pub(super) struct Handler {
+pub struct Handler {
     pub(super) mcp: Arc<Mcp>,
     pub(super) target: Arc<Target>,
     pub(super) held: Held,

@@ -1,14 +1,12 @@
 //! [`Held`]: what a message holds until its answer has left: a place among the calls of its user, and room in memory.
 
 use std::any::Any;
-use std::convert::Infallible;
 use std::sync::Arc;
 
-use axum::http::Response;
-use bytes::Bytes;
 use http_body_util::BodyExt;
-use http_body_util::combinators::BoxBody;
 use parking_lot::Mutex;
+
+use super::wire::Answer;
 
 /// Things that are given back together, when both the work on a message and its answer are gone.
 #[derive(Clone, Default)]
@@ -21,10 +19,7 @@ impl Held {
     }
 
     /// The same answer, which holds all of it as long as it is on its way: a caller who takes its answers slowly has few.
-    pub(super) fn until_taken(
-        self,
-        answer: Response<BoxBody<Bytes, Infallible>>,
-    ) -> Response<BoxBody<Bytes, Infallible>> {
+    pub(super) fn until_taken(self, answer: Answer) -> Answer {
         answer.map(|body| {
             let holding = move |frame| {
                 let _held = &self;

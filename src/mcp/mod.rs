@@ -7,6 +7,7 @@
 //! | --- | --- |
 //! | `target` | who sends a message, and the workspace that it is about |
 //! | `message` | what is refused before a message is read |
+//! | `wire` | one message over the SDK's transport |
 //! | `handler` | the methods of the protocol |
 //! | `offer` | the tools as clients see them |
 //! | `call` | one call of a tool |
@@ -34,23 +35,22 @@ mod skills;
 mod subscription;
 pub mod target;
 mod uri;
+pub mod wire;
 
-use std::convert::Infallible;
 use std::sync::Arc;
 
 use agent::tools::Toolbox;
-use axum::http::{Request, Response};
+use axum::http::Request;
 use bytes::Bytes;
-use http_body_util::Full;
-use http_body_util::combinators::BoxBody;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use policy::AgentId;
-use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
-use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use sandbox::Sandbox;
 
-use self::handler::Handler;
+pub use self::handler::Handler;
 use self::held::Held;
 use self::target::Target;
+use self::wire::Answer;
 use crate::config::{ConfigError, McpConfig, SkillNames};
 use crate::ops::Service;
 use crate::ops::admission::permit_kind::PermitKind;
@@ -62,10 +62,14 @@ pub const MESSAGE_BYTES_MAX: usize = agent::tools::ARGUMENT_BYTES_MAX;
 /// Gives the workspaces of an agent with the skills of its users, for requests with records of their own.
 pub type Workspaces = Box<dyn Fn(Arc<Service>, AgentId) -> Arc<dyn Sandbox> + Send + Sync>;
 
+/// Answers a message, by [`wire::answer`]: with the service's own methods, or with a handler that adds others to them.
+pub type Answering = Box<dyn Fn(Handler, Request<Bytes>) -> BoxFuture<'static, Answer> + Send + Sync>;
+
 /// The server. One for all workspaces, so that edits of one file take turns.
 pub struct Mcp {
     service: Arc<Service>,
     workspaces: Workspaces,
+    answering: Answering,
     toolbox: Toolbox,
     /// The agent of a message that names none.
     agent: Option<AgentId>,
@@ -91,6 +95,7 @@ impl Mcp {
         Ok(Self {
             service,
             workspaces,
+            answering: Box::new(|handler, message| wire::answer(handler, message).boxed()),
             toolbox: Toolbox::standard(),
             agent: config.agent()?,
             is_read_only: config.read_only,
@@ -98,6 +103,13 @@ impl Mcp {
             // Each call has a connection, so these bound the calls of all users.
             calls: Permits::without_queue(PermitKind::CALLS, connections, config.calls_per_user),
         })
+    }
+
+    /// The same server, whose messages `answering` answers: an application that links this crate adds tools, resources or prompts of
+    /// its own so, behind the same checks of callers, sizes and heads.
+    #[must_use]
+    pub fn answering(self, answering: Answering) -> Self {
+        Self { answering, ..self }
     }
 
     /// The agent of a message that names none, where the configuration has one.
@@ -109,11 +121,7 @@ impl Mcp {
     /// Answers a message about `target`.
     ///
     /// The caller checks where it comes from (`Host`, `Origin`), who sends it, and its size.
-    pub async fn answer(
-        self: &Arc<Self>,
-        target: Target,
-        message: Request<Bytes>,
-    ) -> Response<BoxBody<Bytes, Infallible>> {
+    pub async fn answer(self: &Arc<Self>, target: Target, message: Request<Bytes>) -> Answer {
         let held = Held::default();
         let handler = Handler {
             mcp: Arc::clone(self),
@@ -124,13 +132,6 @@ impl Mcp {
         if message.headers().get("mcp-method").is_some_and(|method| method == subscription::METHOD) {
             handler.begin_to_listen(message.body()).await;
         }
-        let config = StreamableHttpServerConfig::default()
-            .with_legacy_session_mode(false)
-            // The routes of the service have one guard for all.
-            .disable_allowed_hosts()
-            .with_max_request_body_bytes(MESSAGE_BYTES_MAX);
-        let sessions = Arc::new(NeverSessionManager::default());
-        let server = StreamableHttpService::new(move || Ok(handler.clone()), sessions, config);
-        held.until_taken(server.handle(message.map(Full::new)).await)
+        held.until_taken((self.answering)(handler, message).await)
     }
 }

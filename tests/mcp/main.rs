@@ -20,6 +20,7 @@ mod bridge;
 mod calls;
 mod client;
 mod clients;
+mod conformance;
 mod eras;
 mod leaving;
 mod limits;

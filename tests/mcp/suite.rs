@@ -1,65 +1,15 @@
 //! The official conformance suite and the inspector, on a real service.
 //!
-//! `FILESECBOX_MCP_SUITE` is a directory with the packages, and with a Node.js of version 22 or later, which the suite needs:
-//! `npm install --prefix DIRECTORY node@22 @modelcontextprotocol/conformance@0.2.0-alpha.12 @modelcontextprotocol/inspector@2.12.0`. Without
-//! it, these tests are left out; `FILESECBOX_REQUIRE=mcp-suite` turns that into a failure.
-//!
-//! `suite/REVISION.yaml` has the checks of the suite that do not apply, each with why. It is exact: a check that fails without being
-//! there, and one that is there without failing, fail the test. Warnings count as failures.
+//! `suite/REVISION.yaml` has the checks of the suite that do not apply to the service, each with why; many need tools of the suite's own
+//! server. `tests/mcp_fixture` adds those to the same server, and leaves out what is left of the list.
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
-
-use serde_json::Value;
 
 use crate::client::{ON, PATH};
-use crate::support::{Client, Entry, Service, digest, granted, skill_zip, zip};
+use crate::conformance::{checks, expected, packages, run};
+use crate::support::{Entry, Service, digest, skill_zip, zip};
 
 const SKILLS: &str = "/v1/skills/alice/demo";
-
-/// The directory with the packages.
-fn packages() -> Option<PathBuf> {
-    let packages = std::env::var_os("FILESECBOX_MCP_SUITE").map(PathBuf::from);
-    granted("mcp-suite", packages.is_some()).then_some(packages).flatten()
-}
-
-/// Runs one of the programs, with the Node.js of the packages.
-fn run(packages: &Path, program: &str, arguments: &[&str]) -> Output {
-    let programs = packages.join("node_modules/.bin");
-    let home = tempfile::tempdir().unwrap();
-    let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
-    let mut command = Command::new(programs.join(program));
-    command.args(arguments).env("PATH", path).env("HOME", home.path()).current_dir(home.path());
-    command.env("NO_COLOR", "1").stdin(Stdio::null()).output().unwrap()
-}
-
-/// The checks that fail, as `scenario:check`, and how many were made.
-fn checks(packages: &Path, client: &Client, arguments: &[&str]) -> (BTreeSet<String>, usize) {
-    let results = tempfile::tempdir().unwrap();
-    let url = format!("http://{}{PATH}", client.address);
-    let out = results.path().to_str().unwrap();
-    let output =
-        run(packages, "conformance", &[&["server", "--url", &url, "--output-dir", out], arguments].concat());
-    let (mut failed, mut made) = (BTreeSet::new(), 0);
-    for scenario in fs::read_dir(results.path()).unwrap() {
-        let scenario = scenario.unwrap();
-        let name = scenario.file_name().into_string().unwrap();
-        // `server-SCENARIO-TIME`
-        let name = name.strip_prefix("server-").unwrap().strip_suffix('Z').unwrap();
-        let name = &name[..name.len() - "-2026-01-01T00-00-00-000".len()];
-        let text = fs::read_to_string(scenario.path().join("checks.json")).unwrap();
-        for check in serde_json::from_str::<Vec<Value>>(&text).unwrap() {
-            made += 1;
-            if matches!(check["status"].as_str(), Some("FAILURE" | "WARNING")) {
-                failed.insert(format!("{name}:{}", check["id"].as_str().unwrap()));
-            }
-        }
-    }
-    assert!(made > 0, "{output:?}");
-    (failed, made)
-}
 
 /// A service with skills, and a file in the workspace.
 fn filled() -> Service {
@@ -80,12 +30,9 @@ fn filled() -> Service {
 fn conforms(revision: &str, least: usize) {
     let Some(packages) = packages() else { return };
     let service = filled();
-    let list = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/mcp/suite/{revision}.yaml"));
-    let list = fs::read_to_string(list).unwrap();
-    let expected: BTreeSet<String> =
-        list.lines().filter_map(|line| line.strip_prefix("  - ")).map(str::to_owned).collect();
-    let (failed, made) = checks(&packages, &service.client, &["--requirements", revision]);
-    assert_eq!(failed, expected, "what fails, and what is said to");
+    let url = format!("http://{}{PATH}", service.client.address);
+    let (failed, made) = checks(&packages, &url, &["--requirements", revision]);
+    assert_eq!(failed, expected("mcp/suite", revision), "what fails, and what is said to");
     assert!(made - failed.len() >= least, "{made} checks, of which {} fail", failed.len());
 }
 
@@ -103,9 +50,10 @@ fn the_conformance_suite_agrees_with_the_older_revision() {
 fn the_conformance_suite_agrees_with_the_skills_extension() {
     let Some(packages) = packages() else { return };
     let service = filled();
+    let url = format!("http://{}{PATH}", service.client.address);
     let failing = |scenario: &str| {
         let arguments = ["--scenario", scenario, "--spec-version", "2026-07-28", "--force"];
-        checks(&packages, &service.client, &arguments).0
+        checks(&packages, &url, &arguments).0
     };
     for scenario in ["sep-2640-skills-enumeration", "sep-2640-skills-manifest", "sep-2640-skills-directory"] {
         assert_eq!(failing(scenario), BTreeSet::new());

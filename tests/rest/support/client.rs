@@ -165,7 +165,11 @@ impl Client {
         // A reset after the answer is how a service refuses a body that it does not want.
         let ended = stream.read_to_end(&mut bytes);
         let reply = parse(&bytes, asked).ok_or_else(|| {
-            format!("{asked}: no answer but {} bytes after {:?}, then {ended:?}", bytes.len(), begun.elapsed())
+            format!(
+                "{asked}: no answer but {} bytes after {:?}, then {ended:?}",
+                bytes.len(),
+                begun.elapsed()
+            )
         })?;
         if reply.status >= 400 && !String::from_utf8_lossy(sent).contains(&self.root) {
             let told = String::from_utf8_lossy(&reply.body);
