@@ -17,6 +17,7 @@
 mod between;
 mod clients;
 mod doors;
+mod downloads;
 mod faults;
 mod forms;
 mod installers;

@@ -10,11 +10,11 @@ use crate::faults;
 use crate::support::{Service, granted};
 
 /// Each package with the name of its transcript and its vendor.
-const PACKAGES: [(&str, &str, &str); 2] =
+pub(crate) const PACKAGES: [(&str, &str, &str); 2] =
     [("@anthropic-ai/sdk", "anthropic-ai-sdk-1.12.0", "anthropic"), ("openai", "openai-7.57.0", "openai")];
 
 /// The directory of the packages, and their Node.js.
-fn place(package: &str) -> Option<(String, String)> {
+pub(crate) fn place(package: &str) -> Option<(String, String)> {
     let place = std::env::var("FILESECBOX_INSTALLERS").unwrap_or_default();
     if !granted("installers", !place.is_empty()) {
         return None;
