@@ -83,14 +83,16 @@ fn a_question_is_answered_with_exactly_what_it_asks_for(registry: &mut dyn Regis
     ];
     let agents = [None, Some("a"), Some("数据"), Some("none")];
     let skills = [None, Some("s"), Some("统计"), Some("%")];
+    let ids = [None, Some(rows()[1].id.clone()), Some("0".repeat(32))];
     let afters = rows().into_iter().map(|row| Some(row.shelf)).chain([None]);
     for after in afters {
         for owners in &owners {
             for (agent, skill) in
                 agents.iter().flat_map(|agent| skills.iter().map(move |skill| (agent, skill)))
             {
-                for limit in [1, 100] {
+                for (id, limit) in ids.iter().flat_map(|id| [(id, 1), (id, 100)]) {
                     let question = Question {
+                        id: id.clone(),
                         agent: agent.map(|agent| AgentId::parse(agent).expect("an id")),
                         skill: skill.map(|skill| SkillId::parse(skill).expect("an id")),
                         owners: owners.clone(),

@@ -3,9 +3,13 @@
 use policy::{AgentId, SkillId, UserId};
 use storage::Shelf;
 
+use super::shelf_id;
+
 /// Which rows are asked for; every field narrows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
+    /// With this id ([`shelf_id`]).
+    pub id: Option<String>,
     /// Of this agent.
     pub agent: Option<AgentId>,
     /// Of skills with this id.
@@ -37,13 +41,14 @@ impl Question {
     /// Every row, at most `limit`.
     #[must_use]
     pub fn all(limit: usize) -> Self {
-        Self { agent: None, skill: None, owners: Owners::All, after: None, limit }
+        Self { id: None, agent: None, skill: None, owners: Owners::All, after: None, limit }
     }
 
     /// Tells whether the row of `shelf` is asked for.
     #[must_use]
     pub fn admits(&self, shelf: &Shelf) -> bool {
-        self.agent.as_ref().is_none_or(|agent| *agent == shelf.agent)
+        self.id.as_ref().is_none_or(|id| *id == shelf_id(shelf))
+            && self.agent.as_ref().is_none_or(|agent| *agent == shelf.agent)
             && self.skill.as_ref().is_none_or(|skill| *skill == shelf.skill)
             && self.after.as_ref().is_none_or(|after| *after < *shelf)
             && match (&self.owners, &shelf.user) {

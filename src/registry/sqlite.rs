@@ -170,6 +170,10 @@ fn query(question: &Question) -> (String, Vec<Value>) {
     let mut conditions: Vec<&str> = Vec::new();
     let mut values = Vec::new();
     let text = |text: &str| Value::Text(text.to_owned());
+    if let Some(id) = &question.id {
+        conditions.push("id = ?");
+        values.push(text(id));
+    }
     if let Some(agent) = &question.agent {
         conditions.push("agent_id = ?");
         values.push(text(agent.as_str()));
@@ -297,6 +301,7 @@ mod tests {
             Question { owners: Owners::User(user.clone()), ..Question::all(1) },
             Question { owners: Owners::Baseline, ..Question::all(1) },
             Question { agent, owners: Owners::UserAndBaseline(user), ..Question::all(1) },
+            Question { id: Some("0".repeat(32)), ..Question::all(1) },
         ] {
             let (sql, values) = query(&question);
             let mut statement = registry.connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();

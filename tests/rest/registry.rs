@@ -327,3 +327,25 @@ fn everybody_sees_the_rows_that_are_theirs_to_see_in_pages_that_make_up_the_list
     }
     service.client.with_token("user").get("/v1/registry?scope=baseline").refused(400, "invalid");
 }
+
+#[test]
+fn a_row_is_found_by_its_id_by_those_who_may_see_it() {
+    let user = format!("[[tokens]]\nsha256 = \"{}\"\nrole = \"user\"\nuser = \"u\"\n", digest("user"));
+    let admin = format!("[[tokens]]\nsha256 = \"{}\"\nrole = \"admin\"\n", digest("admin"));
+    let service = Service::configured(&(user + &admin));
+    let [admin, user] = ["admin", "user"].map(|token| service.client.with_token(token));
+    fill(&admin);
+    for row in rows(&admin) {
+        let id = row["id"].as_str().unwrap();
+        for query in [format!("?id={id}"), format!("?id=skill_{id}&limit=1")] {
+            assert_eq!(ask(&admin, &query)["data"], json!([row]));
+        }
+        assert_eq!(ask(&admin, &format!("?id={id}&agent=none"))["data"], json!([]));
+        let is_own = row["user_id"] == "u";
+        assert_eq!(ask(&user, &format!("?id={id}"))["data"], if is_own { json!([row]) } else { json!([]) });
+    }
+    assert_eq!(ask(&admin, &format!("?id={}", "0".repeat(32)))["data"], json!([]));
+    for wrong in ["", "x", "SKILL_1", &"A".repeat(32), &"0".repeat(33)] {
+        admin.get(format!("/v1/registry?id={wrong}")).refused(400, "invalid");
+    }
+}

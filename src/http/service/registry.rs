@@ -1,4 +1,4 @@
-//! `GET /v1/registry?agent&user&skill&scope&limit&cursor` and `POST /v1/registry/rebuild`
+//! `GET /v1/registry?id&agent&user&skill&scope&limit&cursor` and `POST /v1/registry/rebuild`
 
 use axum::extract::State;
 use base64::Engine;
@@ -17,12 +17,17 @@ use crate::http::extract::{NoParams, Params, Rebuilder, Someone};
 use crate::ops::Error;
 use crate::registry::{Owners, Question, Row};
 
+/// Digits of the id of a row.
+const ID_DIGITS: usize = 32;
+/// What the vendors' clients have before it.
+const VENDORS: &str = "skill_";
 /// About what a row takes in an answer, in bytes.
 const ROW_BYTES: usize = 500;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::http) struct Query {
+    id: Option<String>,
     agent: Option<String>,
     user: Option<String>,
     skill: Option<String>,
@@ -85,6 +90,7 @@ pub(in crate::http) async fn list(
     Someone(caller): Someone,
     Params(query): Params<Query>,
 ) -> Answer {
+    let id = query.id.map(id_of).transpose()?;
     let agent = query.agent.as_deref().map(AgentId::parse).transpose().map_err(Error::from)?;
     let user = query.user.as_deref().map(UserId::parse).transpose().map_err(Error::from)?;
     let skill = query.skill.as_deref().map(SkillId::parse).transpose().map_err(Error::from)?;
@@ -95,7 +101,8 @@ pub(in crate::http) async fn list(
     let span = page::span(query.limit, most)?;
     let after = query.cursor.as_deref().map(shelf_of).transpose()?;
     // One more than are sent tells whether there are more.
-    let question = Question { agent: agent.cloned(), skill, owners, after, limit: span.saturating_add(1) };
+    let question =
+        Question { id, agent: agent.cloned(), skill, owners, after, limit: span.saturating_add(1) };
     let answer = app.service.registered(question).await?;
     let mut rows = answer.rows;
     let is_last = rows.len() <= span;
@@ -116,6 +123,16 @@ pub(in crate::http) async fn list(
 pub(in crate::http) async fn rebuild(State(app): State<App>, _caller: Rebuilder, _: NoParams) -> Answer {
     let rows = app.service.rebuild_registry().await?;
     success_with("The registry was made anew", Rebuilt { rows })
+}
+
+/// The id of a row, also as clients of the vendors' registries have it.
+fn id_of(mut sent: String) -> Result<String, Problem> {
+    if let Some(id) = sent.strip_prefix(VENDORS) {
+        sent = id.to_owned();
+    }
+    let is_id = sent.len() == ID_DIGITS && sent.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    let wrong = || Problem::invalid(format!("`id` is no id of a row: it has {ID_DIGITS} hexadecimal digits"));
+    if is_id { Ok(sent) } else { Err(wrong()) }
 }
 
 /// Whose rows are asked for, of those that the caller may see.

@@ -248,6 +248,7 @@ class AsyncFileSecBox:
     async def registry(
         self,
         *,
+        id: str | None = None,
         agent: str | None = None,
         user: str | None = None,
         skill: str | None = None,
@@ -255,9 +256,9 @@ class AsyncFileSecBox:
         limit: int | None = None,
         cursor: str | None = None,
     ) -> Page[Mapping[str, Any]]:
-        """The table of what is published."""
+        """The table of what is published; with `id` the row with this id alone."""
         filters = {"agent": agent, "user": user, "skill": skill, "scope": scope, "limit": limit, "cursor": cursor}
-        return await self.call(calls.ServiceCalls().registry(**filters))
+        return await self.call(calls.ServiceCalls().registry(id=id, **filters))
 
     async def rebuild_registry(self) -> Mapping[str, Any]:
         """Makes the table of what is published anew from the disk."""

@@ -249,6 +249,7 @@ class FileSecBox:
     def registry(
         self,
         *,
+        id: str | None = None,
         agent: str | None = None,
         user: str | None = None,
         skill: str | None = None,
@@ -256,9 +257,9 @@ class FileSecBox:
         limit: int | None = None,
         cursor: str | None = None,
     ) -> Page[Mapping[str, Any]]:
-        """The table of what is published."""
+        """The table of what is published; with `id` the row with this id alone."""
         filters = {"agent": agent, "user": user, "skill": skill, "scope": scope, "limit": limit, "cursor": cursor}
-        return self.call(calls.ServiceCalls().registry(**filters))
+        return self.call(calls.ServiceCalls().registry(id=id, **filters))
 
     def rebuild_registry(self) -> Mapping[str, Any]:
         """Makes the table of what is published anew from the disk."""
