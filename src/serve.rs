@@ -69,7 +69,7 @@ pub fn serve_with(
             config.mcp.enabled.then(|| open_mcp(&config, &service)).transpose()?.map(extend).map(Arc::new);
         let app = App {
             mcp,
-            has_compat: config.compat.enabled,
+            compat: config.compat.enabled.then_some(config.compat.skill_rules),
             shares: config.shares.enabled.then(|| config.shares.public_url.clone().into()),
             service: Arc::clone(&service),
             access,
@@ -142,7 +142,8 @@ pub fn start(config: &Config) -> Result<Arc<Service>, ServeError> {
     let backends = Backends::new(&config.limits.runs);
     let runners = Arc::new(Runners::open(&store, &backends).map_err(|source| store_error(config, source))?);
     let devboxes = config.devbox.enabled.then(|| open_devboxes(config, &store)).transpose()?;
-    let shares = Shares::open(&store).map_err(|source| store_error(config, source))?;
+    let shares =
+        Shares::open(&store, &config.shares.public_agents).map_err(|source| store_error(config, source))?;
     let own = Box::new(|service, agent| Arc::new(LocalSandbox::of_request(service, agent)) as _);
     let preparations = Preparations::new(config.prepare.clone(), own)?;
     let parts = Parts {

@@ -43,7 +43,7 @@ use policy::{
 use serde::Deserialize;
 
 pub use self::bucket::{BucketConfig, BucketCredentials};
-pub use self::compat::CompatConfig;
+pub use self::compat::{CompatConfig, SkillRules};
 pub use self::credentials::{CredentialSources, SIGNING_KEY};
 pub use self::devbox::DevboxConfig;
 pub use self::environment::VARIABLE_PREFIX;

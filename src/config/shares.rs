@@ -2,6 +2,8 @@
 
 use serde::Deserialize;
 
+use policy::AgentId;
+
 use super::ConfigError;
 
 /// Links by which installers read skills without a token.
@@ -13,6 +15,8 @@ pub struct SharesConfig {
     /// Where callers outside reach the service, such as `https://skills.example.com`; links begin with it. Where it is
     /// empty they begin with `/`, and with the name by which a caller asked where they must be whole.
     pub public_url: String,
+    /// The agents whose skills for all users everybody may install, without a link.
+    pub public_agents: Vec<AgentId>,
 }
 
 impl SharesConfig {
@@ -39,7 +43,11 @@ mod tests {
 
     #[test]
     fn links_begin_with_a_url_or_with_nothing() {
-        let check = |url: &str| SharesConfig { enabled: true, public_url: url.to_owned() }.check().is_ok();
+        let check = |url: &str| {
+            SharesConfig { enabled: true, public_url: url.to_owned(), ..SharesConfig::default() }
+                .check()
+                .is_ok()
+        };
         for url in ["", "https://skills.example.com", "http://127.0.0.1:8003/base/"] {
             assert!(check(url), "{url}");
         }

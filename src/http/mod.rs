@@ -42,7 +42,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 
 pub use self::routes::operations;
 use crate::access::Access;
-use crate::config::ConnectionLimits;
+use crate::config::{ConnectionLimits, SkillRules};
 use crate::mcp::Mcp;
 use crate::ops::Service;
 
@@ -63,8 +63,8 @@ pub struct App {
     pub connections: ConnectionLimits,
     /// The MCP server, where it is switched on.
     pub mcp: Option<Arc<Mcp>>,
-    /// Whether the doors for clients of other vendors' registries of skills are there.
-    pub has_compat: bool,
+    /// What the doors for clients of other vendors' registries of skills do about skills with warnings, where they are there.
+    pub compat: Option<SkillRules>,
     /// What share links begin with, which may be nothing, where there are any.
     pub shares: Option<Arc<str>>,
     /// The longest time for which a signed token can be issued, in seconds.

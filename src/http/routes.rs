@@ -33,7 +33,7 @@ fn table() -> [Group; 8] {
         Group { is_there: always, below: &[WORKSPACE], routes: of_workspaces() },
         Group { is_there: |app| app.service.devbox_table().is_some(), below: &[""], routes: of_devboxes() },
         Group { is_there: |app| app.mcp.is_some(), below: &[""], routes: of_mcp() },
-        Group { is_there: |app| app.has_compat, below: &["/compat"], routes: of_compat() },
+        Group { is_there: |app| app.compat.is_some(), below: &["/compat"], routes: of_compat() },
         Group { is_there: |app| app.shares.is_some(), below: &[""], routes: of_shares() },
         Group { is_there: always, below: &[SKILL, WORKSPACE], routes: of_trees() },
     ]
@@ -142,8 +142,10 @@ fn of_shares() -> Vec<(&'static str, Methods)> {
     vec![
         ("/v1/shares/{u}/{a}", get(shares::manage::list).post(shares::manage::make)),
         ("/v1/shares/{u}/{a}/{share}", delete(shares::manage::revoke)),
-        ("/s/{share}/", any(shares::read::serve)),
-        ("/s/{share}/{*path}", any(shares::read::serve)),
+        ("/s/{share}/", any(shares::read::by_link)),
+        ("/s/{share}/{*path}", any(shares::read::by_link)),
+        ("/catalog/{a}/", any(shares::read::of_agent)),
+        ("/catalog/{a}/{*path}", any(shares::read::of_agent)),
     ]
 }
 

@@ -91,8 +91,8 @@ impl Service {
     /// Publishes every skill of every archive, or none.
     ///
     /// # Errors
-    /// [`storage::Error::Archive`] when an archive is refused; [`Error::Invalid`] when two archives hold one skill, and for archives
-    /// that have others than are to be taken; [`storage::Error::AlreadyExists`] for a new one that its layer has.
+    /// [`storage::Error::Archive`] when an archive is refused; [`Error::Invalid`] when two archives hold one skill, for archives
+    /// that have others than are to be taken, and for a skill with warnings where the publisher takes none; [`storage::Error::AlreadyExists`] for a new one that its layer has.
     pub async fn upload(
         &self,
         intake: Intake,
@@ -107,6 +107,9 @@ impl Service {
             let planned = Planned::read(&store, &limits, &intake, &user, &agent, archives)?;
             let Intake { scope, publisher, is_rehearsal, taking, .. } = intake;
             planned.check(&store, &taking, scope, &user, &agent)?;
+            if publisher.is_strict {
+                planned.check_warnings()?;
+            }
             let options = PublishOptions { presence: taking.presence(), ..publisher.options() };
             let mut ids: Vec<SkillId> = planned.sources.keys().cloned().collect();
             ids.sort_unstable();
@@ -219,6 +222,16 @@ impl Planned {
                 Err(storage::Error::AlreadyExists(id.to_string()).into())
             }
             Taking::New => Ok(()),
+        }
+    }
+
+    /// Refuses skills with warnings.
+    fn check_warnings(&self) -> Result<()> {
+        let skills = self.plans.iter().flat_map(|(_, plan)| &plan.skills);
+        let warned = skills.filter_map(|skill| Some((&skill.id, skill.metadata.warnings.first()?)));
+        match warned.min_by_key(|(id, _)| *id) {
+            Some((id, warning)) => Err(Error::Invalid(format!("skill `{id}`: {warning}"))),
+            None => Ok(()),
         }
     }
 

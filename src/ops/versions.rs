@@ -28,6 +28,8 @@ pub struct Publisher {
     by: String,
     note: VersionNote,
     is_staged: bool,
+    /// Whether a skill with warnings is refused.
+    pub(super) is_strict: bool,
 }
 
 impl Publisher {
@@ -37,13 +39,19 @@ impl Publisher {
     /// [`Error::Invalid`] for a text that is too long or has control characters.
     pub fn new(by: String, title: Option<String>, message: Option<String>) -> Result<Self> {
         let note = VersionNote::new(title, message).map_err(|error| Error::Invalid(error.to_string()))?;
-        Ok(Self { by, note, is_staged: false })
+        Ok(Self { by, note, is_staged: false, is_strict: false })
     }
 
     /// As one who keeps the version beside the current one, when `is_staged`.
     #[must_use]
     pub fn staging(self, is_staged: bool) -> Self {
         Self { is_staged, ..self }
+    }
+
+    /// As one who publishes no skill that has warnings, when `is_strict`.
+    #[must_use]
+    pub fn strictly(self, is_strict: bool) -> Self {
+        Self { is_strict, ..self }
     }
 
     pub(super) fn options(&self) -> PublishOptions<'_> {

@@ -27,6 +27,35 @@ fn closed() -> Service {
     Service::configured(&format!("{ON}{}", TOKENS.concat()))
 }
 
+#[test]
+fn a_skill_with_warnings_is_taken_or_refused_as_the_configuration_says() {
+    let nameless = [("files[]", Some("s/SKILL.md"), "# Without a header\n")];
+    for rules in ["", "skill_rules = \"warn\"\n", "skill_rules = \"refuse\"\n"] {
+        let service = Service::configured(&format!("{ON}{rules}"));
+        let client = &service.client;
+        for target in [AGENT, ALICE, OPENAI] {
+            // Each with a base of its own.
+            client.delete(format!("{}?scope=baseline", skill("u", "demo", "s")));
+            let reply = send(client, target, &nameless);
+            if rules.contains("refuse") {
+                let told = reply.json();
+                assert_eq!(
+                    (reply.status, &told["error"]["type"]),
+                    (400, &json!("invalid_request_error")),
+                    "{told}"
+                );
+                assert!(told["error"]["message"].as_str().unwrap().starts_with("skill `s`: "), "{told}");
+                assert_eq!(client.get(format!("{}?view=merged", skills("alice", "demo"))).status, 404);
+                // The control: one without warnings.
+                assert_eq!(create(client, target, "fine", "1").status, 200, "{target}");
+                client.delete(format!("{}?scope=baseline", skill("u", "demo", "fine")));
+            } else {
+                assert_eq!(reply.status, 200, "{target}: {}", reply.json());
+            }
+        }
+    }
+}
+
 /// A form of parts: name, file name where it is a file, content.
 fn form(parts: &[(&str, Option<&str>, &str)]) -> Vec<u8> {
     let mut body = String::new();

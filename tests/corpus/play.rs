@@ -9,8 +9,8 @@ use crate::repository::Repository;
 use crate::stage::Stage;
 
 const AGENT: &str = "corpus";
-/// The deadline of a command: less than the client waits for an answer.
-const TIMEOUT_MS: u64 = 80_000;
+/// The deadline of a command, as long as there is one: how fast this machine is says nothing of a skill. Less than the client waits.
+const TIMEOUT_MS: u64 = 300_000;
 const BOUNDARY: &str = "----corpus-boundary-7f3a";
 
 /// What became of a skill on a stage.

@@ -69,7 +69,7 @@ impl Server {
             connections: config.limits.connections.clone(),
             mcp: Some(Arc::new(serve::open_mcp(&config, &service).unwrap())),
             shares: None,
-            has_compat: false,
+            compat: None,
             token_seconds_max: 60,
         };
         let stopping = CancellationToken::new();

@@ -140,6 +140,49 @@ fn a_link_reads_what_it_shows_and_nothing_else() {
     assert_eq!(names(&index(stranger, &some)), [&alias]);
 }
 
+/// The digest of an archive is known at the second request, so that all is asked for twice.
+#[test]
+fn what_an_agent_has_for_all_users_is_read_without_a_link_where_the_configuration_says_so() {
+    let service = Service::configured(&closed("public_agents = [\"demo\", \"应用\"]\n"));
+    let client = &service.client;
+    publish(&service, &["pdf", "数据统计"]);
+    let admin = client.with_token("admin");
+    let slugged = "---\nname: 图表\ndescription: Draws.\nmetadata:\n  slug: charts\n---\n";
+    admin.upload(&skills("x", "demo"), "baseline", &zip(&[Entry::file("图表/SKILL.md", slugged)]));
+    admin.upload(&skills("x", "secret"), "baseline", &archive_of("hidden", "1"));
+    admin.upload(&skills("alice", "demo"), "overlay", &archive_of("own", "1"));
+    for _ in 0..2 {
+        let index = index(client, "/catalog/demo/");
+        assert_eq!(names(&index)[..2], ["charts", "pdf"]);
+        assert!(names(&index)[2].starts_with("skill-") && names(&index).len() == 3, "{index}");
+        for entry in index["skills"].as_array().unwrap() {
+            assert!(archive(client, "/catalog/demo/", entry).iter().any(|(name, _)| name == "SKILL.md"));
+        }
+    }
+    let found = client.get("/catalog/demo/api/search?q=draws").json();
+    let source = format!("http://{}/catalog/demo", client.address);
+    assert_eq!(
+        found["skills"],
+        json!([{ "name": "charts", "id": format!("{source}/charts"), "source": source, "installs": 0 }])
+    );
+    let market = client.get("/catalog/demo/marketplace.json").json();
+    assert_eq!(market["plugins"].as_array().unwrap().len(), 3);
+    assert_eq!(index(client, "/catalog/%E5%BA%94%E7%94%A8/")["skills"], json!([]));
+    for target in [
+        "/catalog/secret/",
+        "/catalog/..%2Fdemo/",
+        "/catalog/demo/own.zip",
+        "/catalog/demo/hidden.zip",
+        "/catalog/demo/x/y",
+    ] {
+        gone(client, target);
+    }
+    assert_eq!(client.put("/catalog/demo/pdf.zip", "x").status, 405);
+    // It is in no list, and nobody revokes it.
+    assert_eq!(admin.get("/v1/shares/public/demo").json()["data"], json!([]));
+    gone(&Service::configured(&closed("")).client, "/catalog/demo/");
+}
+
 #[test]
 fn a_plugin_is_a_package_whose_digest_is_told_and_whose_version_follows_the_content() {
     let service = Service::configured(&closed(""));

@@ -7,6 +7,7 @@ use percent_encoding::percent_decode_str;
 use policy::{AgentId, UserId};
 
 use crate::access::{Action, Refused, Role};
+use crate::config::SkillRules;
 use crate::http::answer::problem::{Code, Problem};
 use crate::http::extract::{admitted, bearer, named};
 use crate::http::{App, request_log};
@@ -52,6 +53,7 @@ pub(in crate::http) struct CompatRequest {
     pub(in crate::http) steps: Vec<String>,
     door: Door,
     subject: String,
+    is_strict: bool,
 }
 
 impl CompatRequest {
@@ -63,7 +65,7 @@ impl CompatRequest {
     /// The caller as the publisher of a version of the title `title`, which only skills of all users have.
     pub(in crate::http) fn publisher(&self, title: Option<String>) -> Result<Publisher, Problem> {
         let title = title.filter(|_| self.audience.user.is_none());
-        Ok(Publisher::new(self.subject.clone(), title, None)?)
+        Ok(Publisher::new(self.subject.clone(), title, None)?.strictly(self.is_strict))
     }
 
     /// The refusal of a path that the vendor does not have.
@@ -99,7 +101,8 @@ impl FromRequestParts<App> for CompatRequest {
         };
         let steps = path.split('/').skip(before).map(decoded).collect::<Result<_, _>>()?;
         let (method, subject) = (parts.method.clone(), caller.subject().to_owned());
-        Ok(Self { audience, method, steps, door, subject })
+        let is_strict = app.compat == Some(SkillRules::Refuse);
+        Ok(Self { audience, method, steps, door, subject, is_strict })
     }
 }
 

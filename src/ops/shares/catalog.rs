@@ -1,6 +1,7 @@
 //! [`Catalog`]: the skills that a link shows, and their names for installers.
 //!
-//! Installers take names of `a-z`, `0-9` and `-` alone, so that a skill with another one is shown under an alias.
+//! Installers take names of `a-z`, `0-9` and `-` alone, so that a skill with another one is shown under an alias: the `slug` of its own
+//! metadata, or digits of its id.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -97,7 +98,8 @@ fn catalog(store: &Store, share: &Share, wanted: impl Fn(&str) -> bool) -> Resul
     let mut ids = shown::ids(store, &audience)?;
     ids.retain(|skill| share.shows(skill));
     let mut catalog = Catalog::default();
-    for (at, (alias, skill)) in aliases(&audience, ids).into_iter().enumerate() {
+    let slug = |skill: &SkillId| slug(store, &audience, skill);
+    for (at, (alias, skill)) in aliases(&audience, ids, slug)?.into_iter().enumerate() {
         match alias {
             _ if at >= SKILLS_MAX => catalog.skipped.push((skill, "a link shows no more than 512 skills")),
             None => catalog.skipped.push((skill, "another skill has the name under which it would be shown")),
@@ -122,18 +124,35 @@ fn shared(store: &Store, audience: &Audience, alias: String, skill: SkillId) -> 
     Ok(Some(SharedSkill { alias, skill, description, version, number, is_own }))
 }
 
-/// The names for installers: a skill's own where they take it, else digits of the id under which it is shown. A skill that has the
-/// name of its own goes before one that would be called so.
-fn aliases(audience: &Audience, ids: Vec<SkillId>) -> Vec<(Option<String>, SkillId)> {
+/// The name for installers that a skill gives itself; `None` when it was removed meanwhile, too.
+fn slug(store: &Store, audience: &Audience, skill: &SkillId) -> Result<Option<String>> {
+    match shown::shown(store, audience, skill) {
+        Err(Error::Storage(storage::Error::NotFound(_))) => Ok(None),
+        shown => Ok(shown?.current().and_then(|current| current.said.slug.clone())),
+    }
+}
+
+/// The names for installers: a skill's own where they take it; else its slug, if no other skill has that name; else digits of the id
+/// under which it is shown. A skill that has the name of its own goes before one that would be called so.
+fn aliases(
+    audience: &Audience,
+    ids: Vec<SkillId>,
+    slug: impl Fn(&SkillId) -> Result<Option<String>>,
+) -> Result<Vec<(Option<String>, SkillId)>> {
     let (fitting, others): (Vec<SkillId>, Vec<SkillId>) =
         ids.into_iter().partition(|skill| is_name(skill.as_str()));
     let mut taken: HashSet<String> = fitting.iter().map(ToString::to_string).collect();
-    let named = fitting.into_iter().map(|skill| (Some(skill.to_string()), skill));
-    let others = others.into_iter().map(|skill| {
-        let alias = format!("skill-{}", audience.id_of(&skill).get(..8).unwrap_or_default());
-        (taken.insert(alias.clone()).then_some(alias), skill)
-    });
-    named.chain(others).collect()
+    let mut named: Vec<(Option<String>, SkillId)> =
+        fitting.into_iter().map(|skill| (Some(skill.to_string()), skill)).collect();
+    for (at, skill) in others.into_iter().enumerate() {
+        // What is beyond the bound is not shown, and not read.
+        let own = if at < SKILLS_MAX { slug(&skill)? } else { None };
+        let own = own.filter(|slug| is_name(slug) && !taken.contains(slug));
+        let digits = || format!("skill-{}", audience.id_of(&skill).get(..8).unwrap_or_default());
+        let alias = own.unwrap_or_else(digits);
+        named.push((taken.insert(alias.clone()).then_some(alias), skill));
+    }
+    Ok(named)
 }
 
 /// Tells whether installers take a name.
@@ -156,14 +175,39 @@ mod tests {
     fn a_skill_with_a_name_that_installers_do_not_take_has_an_alias_that_takes_no_other_skills_name() {
         let audience = Audience { agent: AgentId::parse("a").unwrap(), user: None, with_staged: false };
         let ids = |names: &[&str]| names.iter().map(|name| SkillId::parse(name).unwrap()).collect::<Vec<_>>();
-        let named = aliases(&audience, ids(&["数据统计", "pdf", "Upper"]));
+        let aliases = |names: &[&str]| aliases(&audience, ids(names), |_| Ok(None)).unwrap();
+        let named = aliases(&["数据统计", "pdf", "Upper"]);
         let names: Vec<String> = named.iter().map(|(alias, _)| alias.clone().unwrap()).collect();
         assert_eq!(names[0], "pdf");
         assert!(names.iter().all(|name| is_name(name)), "{names:?}");
         assert!(names[1].starts_with("skill-") && names[1] != names[2], "{names:?}");
         // One that takes the alias of another by its own name.
-        let taken = aliases(&audience, ids(&["数据统计", names[1].as_str()]));
+        let taken = aliases(&["数据统计", names[1].as_str()]);
         assert_eq!(taken[0].0.as_deref(), Some(names[1].as_str()));
         assert_eq!(taken[1], (None, SkillId::parse("数据统计").unwrap()));
+    }
+
+    #[test]
+    fn a_slug_is_the_alias_when_it_is_a_name_that_no_other_skill_has() {
+        let audience = Audience { agent: AgentId::parse("a").unwrap(), user: None, with_staged: false };
+        let ids = ["一", "二", "三", "四", "pdf"].map(|name| SkillId::parse(name).unwrap()).to_vec();
+        let slug = |skill: &SkillId| {
+            let slug = match skill.as_str() {
+                "一" | "二" => "one",
+                "三" => "pdf",
+                "四" => "No Name",
+                _ => return Ok(None),
+            };
+            Ok(Some(slug.to_owned()))
+        };
+        let named = aliases(&audience, ids, slug).unwrap();
+        let alias = |name: &str| {
+            let found = named.iter().find(|(_, skill)| skill.as_str() == name);
+            found.and_then(|(alias, _)| alias.clone()).unwrap()
+        };
+        assert_eq!((alias("pdf"), alias("一")), ("pdf".to_owned(), "one".to_owned()));
+        for other in ["二", "三", "四"] {
+            assert!(alias(other).starts_with("skill-"), "{named:?}");
+        }
     }
 }

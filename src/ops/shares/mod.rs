@@ -37,6 +37,8 @@ pub const NAMED_MAX: usize = 256;
 pub const NOTE_BYTES_MAX: usize = 256;
 /// Random bytes of a link.
 const SECRET_BYTES: usize = 20;
+/// What names the links that everybody has, in logs.
+const PUBLIC: &str = "public";
 
 /// Whose skills a link shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -103,10 +105,29 @@ pub struct Shares {
     table: RwLock<HashMap<String, Arc<Share>>>,
     /// Held while links are made and removed: how many there are is looked at and changed as one.
     turn: Mutex<()>,
+    /// Of the agents whose skills everybody may read.
+    public: HashMap<AgentId, Arc<Share>>,
     known: KnownDigests,
 }
 
 impl Share {
+    /// The link that everybody has to the skills that `agent` has for all users. It is in no list and on no disk.
+    fn public(agent: &AgentId) -> Result<Self> {
+        Ok(Self {
+            id: PUBLIC.to_owned(),
+            user: UserId::parse(PUBLIC)?,
+            agent: agent.clone(),
+            view: SharedView::Baseline,
+            skills: None,
+            note: None,
+            by: PUBLIC.to_owned(),
+            created: 0,
+            expires: None,
+            token: None,
+            digest: String::new(),
+        })
+    }
+
     fn counts_at(&self, now: u64) -> bool {
         self.expires.is_none_or(|expires| now < expires)
     }
@@ -136,11 +157,12 @@ impl Share {
 }
 
 impl Shares {
-    /// The links that `store` has kept; of those that have expired nothing stays.
+    /// The links that `store` has kept; of those that have expired nothing stays. The skills that the agents `public` have for all users
+    /// are shown to everybody.
     ///
     /// # Errors
     /// Those of [`Store::shares`] and [`Store::keep_share`].
-    pub fn open(store: &Store) -> storage::Result<Self> {
+    pub fn open(store: &Store, public: &[AgentId]) -> storage::Result<Self> {
         let mut table = HashMap::new();
         for (key, text) in store.shares()? {
             match serde_json::from_str::<Share>(&text) {
@@ -153,7 +175,9 @@ impl Shares {
             }
         }
         let (turn, known) = (Mutex::new(()), KnownDigests::default());
-        Ok(Self { table: RwLock::new(table), turn, known })
+        let public =
+            public.iter().filter_map(|agent| Some((agent.clone(), Arc::new(Share::public(agent).ok()?))));
+        Ok(Self { table: RwLock::new(table), turn, public: public.collect(), known })
     }
 
     fn all(&self) -> Vec<Arc<Share>> {
@@ -278,6 +302,12 @@ impl Service {
         self.work(job.going_on(), work).await
     }
 
+    /// The link that everybody has to the skills of an agent, where the configuration says so.
+    #[must_use]
+    pub fn public_share(&self, agent: &AgentId) -> Option<Arc<Share>> {
+        self.shares.public.get(agent).cloned()
+    }
+
     /// The link with this secret, if there is one and it counts.
     #[must_use]
     pub fn share(&self, secret: &str) -> Option<Arc<Share>> {
@@ -338,11 +368,11 @@ mod tests {
     fn no_link_is_made_for_a_token_that_was_revoked_while_it_waited_for_its_turn() {
         let dir = tempfile::tempdir().unwrap();
         let (store, _) = Store::open(dir.path(), storage::Options::default()).unwrap();
-        let shares = Shares::open(&store).unwrap();
+        let shares = Shares::open(&store, &[]).unwrap();
         let refused = shares.put(&store, share("u", Some("t"), None), || false);
         assert!(matches!(refused, Err(Error::Denied(_))), "{refused:?}");
         assert!(shares.all().is_empty() && store.shares().unwrap().is_empty());
         shares.put(&store, share("u", Some("t"), None), || true).unwrap();
-        assert_eq!(Shares::open(&store).unwrap().all(), shares.all());
+        assert_eq!(Shares::open(&store, &[]).unwrap().all(), shares.all());
     }
 }

@@ -88,7 +88,7 @@ impl Skills {
         };
         walk.directory(&layers, DEPTH_MAX)?;
         let (said, _) = describe(&layers, skill)?;
-        let said = VersionDescription { name: said.name, description: said.description };
+        let said = VersionDescription::of(said);
         Ok((walk.digester.finish().version, said))
     }
 }

@@ -127,7 +127,7 @@ impl Promise {
 fn is_for_others(target: &str) -> bool {
     let segments: Vec<&str> =
         target.split(['?', '#']).next().unwrap_or_default().split('/').skip(1).collect();
-    matches!(segments.as_slice(), ["compat", _, _, ..] | ["s", _, ..])
+    matches!(segments.as_slice(), ["compat", _, _, ..] | ["s" | "catalog", _, ..])
 }
 
 fn matches(template: &str, segments: &[&str]) -> bool {

@@ -18,7 +18,7 @@ use self::answered::Answered;
 use self::promise::PROMISE;
 
 /// Longest wait for anything to arrive. Only a service that hangs ever reaches it.
-const PATIENCE: Duration = Duration::from_secs(90);
+const PATIENCE: Duration = Duration::from_secs(330);
 
 /// A service and the caller's token.
 #[derive(Clone, Debug)]

@@ -8,6 +8,7 @@ use std::cell::Cell;
 use std::ffi::OsStr;
 use std::fmt;
 
+use policy::skill_md::Metadata;
 use policy::{AgentId, Scope, SkillId, TreeId, UserId};
 
 use crate::core::usage::Flight;
@@ -146,6 +147,15 @@ pub struct VersionDescription {
     pub name: String,
     /// Its description.
     pub description: String,
+    /// A name for programs that take `a-z`, `0-9` and `-` alone: `slug` below the front matter's `metadata`, unchecked.
+    pub slug: Option<String>,
+}
+
+impl VersionDescription {
+    pub(crate) fn of(mut said: Metadata) -> Self {
+        let slug = said.metadata.remove("slug");
+        Self { name: said.name, description: said.description, slug }
+    }
 }
 
 impl Skills {
@@ -174,7 +184,7 @@ impl Skills {
         let described = versions.iter().map(|version| {
             let Some(dir) = self.store.version_dir(agent, skill, version)? else { return Ok(None) };
             let (said, _) = describe(&Layers { upper: None, lower: Some(dir) }, skill)?;
-            Ok(Some(VersionDescription { name: said.name, description: said.description }))
+            Ok(Some(VersionDescription::of(said)))
         });
         described.collect()
     }
