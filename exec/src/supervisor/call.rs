@@ -125,6 +125,10 @@ pub(super) enum Attribute {
 
 /// Where the caller's times lie, and in which form; the address 0 stands for the present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    not(target_arch = "x86_64"),
+    expect(dead_code, reason = "only the calls of older architectures have the other forms")
+)]
 pub(super) enum Times {
     /// `struct timespec[2]`
     Nanoseconds(u64),
