@@ -8,20 +8,21 @@ use super::Service;
 use super::admission::holds::Mode;
 use super::admission::{Job, Weight};
 use super::error::Result;
+use super::seen::Seen;
 
 impl Service {
-    /// Packs a directory of a tree. Returns a spool of the archive and its size in bytes.
+    /// Packs a directory of a tree, or of a published version of a skill. Returns a spool of the archive and its size in bytes.
     ///
     /// # Errors
     /// As [`storage::Skills::pack_directory`].
     pub async fn pack_directory(
         &self,
-        id: TreeId,
+        Seen { id, version }: Seen,
         from: RelPath,
         format: PackFormat,
     ) -> Result<(Spool, u64)> {
         let (store, job) = (self.store.clone(), Job::on(&id, Weight::Long, Mode::LongRead));
-        self.work(job, move || Ok(store.skills().pack_directory(&id, &from, format)?)).await
+        self.work(job, move || Ok(store.skills().pack_directory(&id, version.as_ref(), &from, format)?)).await
     }
 
     /// Unpacks an archive as a new directory of a tree.

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
-use policy::{TreeId, UserId};
+use policy::UserId;
 use storage::search::{GlobQuery, Globbed, GrepQuery, Grepped, Patience};
 
 use super::Service;
@@ -13,6 +13,7 @@ use super::admission::permit_kind::PermitKind;
 use super::admission::permits::{Permit, Permits};
 use super::admission::{Job, Weight};
 use super::error::Result;
+use super::seen::Seen;
 
 /// Searches at once, of one user and of all; further ones wait for a permit.
 const SEARCHES_PER_USER: usize = 2;
@@ -46,10 +47,10 @@ impl Service {
     ///
     /// # Errors
     /// As [`storage::Files::glob`]; [`Error::Full`](super::Error::Full).
-    pub async fn glob(&self, id: TreeId, query: GlobQuery) -> Result<Globbed> {
+    pub async fn glob(&self, Seen { id, version }: Seen, query: GlobQuery) -> Result<Globbed> {
         let job = Job::on(&id, Weight::Scan, Mode::LongRead);
         let user = id.user().clone();
-        let files = self.store.files(id);
+        let files = self.store.files(id).of_version(version);
         self.searching(&user, job, move |patience| Ok(files.glob(&query, patience)?)).await
     }
 
@@ -57,10 +58,10 @@ impl Service {
     ///
     /// # Errors
     /// As [`storage::Files::grep`]; [`Error::Full`](super::Error::Full).
-    pub async fn grep(&self, id: TreeId, query: GrepQuery) -> Result<Grepped> {
+    pub async fn grep(&self, Seen { id, version }: Seen, query: GrepQuery) -> Result<Grepped> {
         let job = Job::on(&id, Weight::Scan, Mode::ShortRead);
         let user = id.user().clone();
-        let files = self.store.files(id);
+        let files = self.store.files(id).of_version(version);
         self.searching(&user, job, move |patience| Ok(files.grep(&query, patience)?)).await
     }
 

@@ -1,4 +1,4 @@
-//! `GET` and `PUT T/archive?path&format`: a directory of a tree in or out as one archive.
+//! `GET T/archive?path&format&layer&version` and `PUT T/archive?path`: a directory of a tree in or out as one archive.
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
@@ -14,7 +14,7 @@ use crate::http::answer::{Answer, success_with};
 use crate::http::answer::{disposition, stream};
 use crate::http::extract::body::broken;
 use crate::http::extract::spooled::{check_announced, spool};
-use crate::http::extract::{Local, Params, TreeRequest, word};
+use crate::http::extract::{Local, Params, SeenLayer, TreeRequest, word};
 use crate::ops::admission::reads::Reads;
 
 #[derive(Deserialize)]
@@ -22,6 +22,8 @@ use crate::ops::admission::reads::Reads;
 pub(in crate::http) struct Query {
     path: Option<String>,
     format: Option<String>,
+    layer: Option<SeenLayer>,
+    version: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -46,15 +48,16 @@ pub(in crate::http) async fn get(
     Params(query): Params<Query>,
 ) -> Answer {
     let format: PackFormat = word(query.format.as_deref())?;
+    let tree = tree.seeing(query.layer, query.version.as_deref()).await?;
     let place = tree.dir(query.path.as_deref()).await?;
-    let id = place.tree.local()?.clone();
-    let name = match (place.path.file_name(), &id) {
+    let seen = place.tree.local_seen()?;
+    let name = match (place.path.file_name(), &seen.id) {
         (Some(name), _) => name.to_owned(),
         (None, TreeId::Skill(.., skill)) => skill.to_string(),
         (None, TreeId::Workspace(..)) => "workspace".to_owned(),
     };
-    let reads = app.service.admission().reads_of(id.user());
-    let packed = app.service.pack_directory(id, place.path, format).await?;
+    let reads = app.service.admission().reads_of(seen.id.user());
+    let packed = app.service.pack_directory(seen, place.path, format).await?;
     let content_type = match format {
         PackFormat::Zip => "application/zip",
         PackFormat::Tar => "application/x-tar",

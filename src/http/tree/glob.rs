@@ -1,4 +1,4 @@
-//! `GET T/glob?pattern&path&type&hidden&detail&limit&cursor`
+//! `GET T/glob?pattern&path&type&hidden&detail&limit&cursor&layer&version`
 
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ use super::patterns;
 use crate::http::App;
 use crate::http::answer::problem::Problem;
 use crate::http::answer::{Answer, made};
-use crate::http::extract::{Local, Params, TreeRequest};
+use crate::http::extract::{Local, Params, SeenLayer, TreeRequest};
 use crate::ops::tree::facts::Walked;
 
 #[derive(Deserialize)]
@@ -24,6 +24,8 @@ pub(in crate::http) struct Query {
     detail: bool,
     limit: Option<usize>,
     cursor: Option<String>,
+    layer: Option<SeenLayer>,
+    version: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -41,8 +43,9 @@ pub(in crate::http) async fn glob(
     Params(query): Params<Query>,
 ) -> Answer {
     let pattern = query.pattern.ok_or_else(|| Problem::invalid("the parameter `pattern` is missing"))?;
+    let tree = tree.seeing(query.layer, query.version.as_deref()).await?;
     let place = tree.dir(query.path.as_deref()).await?;
-    let id = place.tree.local()?.clone();
+    let seen = place.tree.local_seen()?;
     let include = patterns(&place, &[pattern])?;
     let most = app.service.file_limits().list_entries;
     if query.limit == Some(0) {
@@ -58,7 +61,7 @@ pub(in crate::http) async fn glob(
         limit: query.limit.unwrap_or(most).min(most),
         look: query.detail,
     };
-    let Globbed { entries: found, stop, next } = app.service.glob(id, wanted).await?;
+    let Globbed { entries: found, stop, next } = app.service.glob(seen, wanted).await?;
     let beside = Beside { truncated: stop.is_some(), stopped_by: stop, next };
     made(app.service.admission(), bytes(found.len(), query.detail), move || {
         entries(found.into_iter().map(Walked::from).collect(), &place.above, query.detail, beside)

@@ -10,7 +10,7 @@ use crate::http::App;
 use crate::http::answer::problem::Problem;
 use crate::http::answer::{Answer, made, success_with};
 use crate::http::extract::bounded;
-use crate::http::extract::{JsonBody, JsonLimit, Local, NoParams, TreeQuestion};
+use crate::http::extract::{JsonBody, JsonLimit, Local, NoParams, SeenLayer, TreeQuestion};
 
 /// Lines around a match, on each side.
 const CONTEXT_MAX: usize = 20;
@@ -38,6 +38,8 @@ pub(in crate::http) struct Body {
     context: usize,
     limit: Option<usize>,
     cursor: Option<String>,
+    layer: Option<SeenLayer>,
+    version: Option<String>,
 }
 
 impl JsonLimit for Body {
@@ -65,8 +67,9 @@ pub(in crate::http) async fn grep(
     _: NoParams,
     JsonBody(body): JsonBody<Body>,
 ) -> Answer {
+    let tree = tree.seeing(body.layer, body.version.as_deref()).await?;
     let place = tree.dir(body.path.as_deref()).await?;
-    let id = place.tree.local()?.clone();
+    let seen = place.tree.local_seen()?;
     let include = patterns(&place, &body.include)?;
     let exclude = patterns(&place, &body.exclude)?;
     if body.context > CONTEXT_MAX {
@@ -87,7 +90,7 @@ pub(in crate::http) async fn grep(
         limit: body.limit.unwrap_or(MATCHES).min(MATCHES_MAX),
         after: body.cursor.as_deref().map(parse).transpose()?,
     };
-    let mut found = app.service.grep(id, query).await?;
+    let mut found = app.service.grep(seen, query).await?;
     for found in &mut found.matches {
         found.path = place.above.path(&found.path);
     }

@@ -106,6 +106,19 @@ impl Tree {
         }
     }
 
+    /// The tree as it is read, where this service holds it; of what a backend holds, nothing is asked.
+    ///
+    /// # Errors
+    /// As [`Tree::local`].
+    pub fn local_seen(&self) -> Result<Seen> {
+        let id = self.local()?.clone();
+        let version = match &self.location {
+            Location::Local { version } => version.clone(),
+            Location::Remote(_) => None,
+        };
+        Ok(Seen { id, version })
+    }
+
     /// Notes that the tree is used. A request to a backend is no use of what lies here.
     ///
     /// # Errors

@@ -291,6 +291,11 @@ impl Store {
     /// # Errors
     /// [`Error::NotFound`] when the version is not there; [`Error::Io`].
     pub(crate) fn version_tree(&self, id: &TreeId, version: &Version) -> Result<Box<dyn Tree>> {
+        Ok(Box::new(self.version_union(id, version)?))
+    }
+
+    /// The same as its layers, of which there is one.
+    pub(crate) fn version_union(&self, id: &TreeId, version: &Version) -> Result<Union> {
         let TreeId::Skill(user, agent, skill) = id else { return Err(Error::NotFound(id.sandbox_path())) };
         let mut union = self.union(user, agent, skill, None)?;
         union.overlay = layout::nothing()?;
@@ -300,7 +305,7 @@ impl Store {
             let gone = |_| Error::NotFound(format!("{skill} {version}"));
             union.skill = SkillId::parse(version.as_str()).map_err(gone)?;
         }
-        Ok(Box::new(union))
+        Ok(union)
     }
 
     /// The workspace `id`.

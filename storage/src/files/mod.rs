@@ -67,6 +67,11 @@ impl Files {
         self.version.is_some()
     }
 
+    /// The published version that these are the operations on.
+    pub(crate) fn version(&self) -> Option<&Version> {
+        self.version.as_ref()
+    }
+
     pub(crate) fn read<T>(
         &self,
         path: &RelPath,

@@ -9,6 +9,7 @@ use super::download::Packing;
 use crate::core::spool::Spool;
 use crate::error::Result;
 use crate::skills::Skills;
+use crate::version::Version;
 
 pub use super::archive::PackFormat;
 
@@ -58,12 +59,19 @@ impl Skills {
         Ok(UnpackedDirectory { files, bytes })
     }
 
-    /// Packs the directory `from` of a tree into a spool of its user and returns it with its size in bytes, at its beginning. Names
-    /// are relative to the directory. A link to a file of the tree becomes that file; other links are left out.
+    /// Packs the directory `from` of a tree, or of a published `version` of a skill, into a spool of its user and returns it with its
+    /// size in bytes, at its beginning. Names are relative to the directory. A link to a file of the tree becomes that file; other links are left out.
     ///
     /// # Errors
     /// As [`Skills::pack`]; [`Error::NotADirectory`](crate::Error::NotADirectory).
-    pub fn pack_directory(&self, id: &TreeId, from: &RelPath, format: PackFormat) -> Result<(Spool, u64)> {
-        self.packed(&Packing { format, ..Packing::new(id, from) }).map(|(spool, bytes, _)| (spool, bytes))
+    pub fn pack_directory(
+        &self,
+        id: &TreeId,
+        version: Option<&Version>,
+        from: &RelPath,
+        format: PackFormat,
+    ) -> Result<(Spool, u64)> {
+        self.packed(&Packing { format, version, ..Packing::new(id, from) })
+            .map(|(spool, bytes, _)| (spool, bytes))
     }
 }

@@ -90,6 +90,61 @@ fn a_skill_is_read_at_its_baseline_and_at_any_version() {
 }
 
 #[test]
+fn a_version_is_searched_and_packed_like_what_the_user_sees() {
+    let service = Service::start();
+    let client = &service.client;
+    publish(client, "", &[("f", "first\n"), ("old/g", "first too\n")]);
+    publish(client, "", &[("f", "second\n"), ("new/h", "second too\n")]);
+    client.write(&target(), "f", "mine\n");
+    client.delete(format!("{}/file?path=new&recursive=true", target())).ok();
+    for (state, files, found, below) in [
+        (None, json!(["f"]), json!(["f"]), ("old", 404)),
+        (Some(("layer", "merged")), json!(["f"]), json!(["f"]), ("old", 404)),
+        (Some(("layer", "baseline")), json!(["f", "new/h"]), json!(["f", "new/h"]), ("new", 200)),
+        (Some(("version", "2")), json!(["f", "new/h"]), json!(["f", "new/h"]), ("new", 200)),
+        (Some(("version", "1")), json!(["f", "old/g"]), json!(["f", "old/g"]), ("old", 200)),
+    ] {
+        let query = state.map_or(String::new(), |(name, value)| format!("&{name}={value}"));
+        let get = |path: &str| client.get(format!("{}/{path}{query}", target()));
+        let names = get("glob?pattern=[!S]*").ok()["data"].clone();
+        assert_eq!(names, files, "{query}");
+        let facts = get("glob?pattern=f&detail=true").ok()["data"][0].clone();
+        let is_own = state.is_none_or(|(_, value)| value == "merged");
+        assert_eq!(facts["layer"], if is_own { "overlay" } else { "baseline" }, "{query}");
+        let mut body = json!({ "pattern": "first|second|mine" });
+        if let Some((name, value)) = state {
+            body[name] = value.into();
+        }
+        let lines = client.post_json(format!("{}/grep", target()), &body).ok()["data"].clone();
+        let in_files: Vec<&Value> = lines.as_array().unwrap().iter().map(|line| &line["path"]).collect();
+        assert_eq!(json!(in_files), found, "{query}");
+        body["path"] = "f".into();
+        let lines = client.post_json(format!("{}/grep", target()), &body).ok()["data"].clone();
+        assert_eq!(
+            lines[0]["text"],
+            text(client, &format!("path=f{query}")).as_str().unwrap().trim_end(),
+            "{query}"
+        );
+        let packed = get("archive?path=.");
+        let mut archive = ::zip::ZipArchive::new(std::io::Cursor::new(packed.bytes(200))).unwrap();
+        let mut held = String::new();
+        std::io::Read::read_to_string(&mut archive.by_name("f").unwrap(), &mut held).unwrap();
+        assert_eq!(text(client, &format!("path=f{query}")), held, "{query}");
+        let (directory, status) = below;
+        assert_eq!(get(&format!("archive?path={directory}")).status, status, "{query}");
+        assert_eq!(get(&format!("glob?pattern=*&path={directory}")).status, status, "{query}");
+    }
+    for path in ["glob?pattern=*&version=9", "archive?version=9"] {
+        client.get(format!("{}/{path}", target())).refused(404, "not_found");
+    }
+    for path in ["glob?pattern=*&layer=baseline", "archive?version=1"] {
+        client.get(format!("{}/{path}", workspace("keeper", "x"))).refused(400, "invalid");
+    }
+    let both = json!({ "pattern": "x", "layer": "baseline", "version": "1" });
+    client.post_json(format!("{}/grep", target()), &both).refused(400, "invalid");
+}
+
+#[test]
 fn a_staged_version_is_read_and_compared_by_those_who_decide_about_it() {
     let tokens = ["admin", "user", "other"].map(|name| {
         let role = if name == "admin" { "role = \"admin\"" } else { "role = \"user\"\nuser = \"keeper\"" };
@@ -103,9 +158,15 @@ fn a_staged_version_is_read_and_compared_by_those_who_decide_about_it() {
     assert_eq!(text(&admin, "path=f&version=2"), "2\n");
     assert_eq!(admin.get(format!("{}/diff?from=1&to=2", target())).ok()["data"][0]["path"], "f");
     assert_eq!(text(&user, "path=f&version=1"), "1\n");
-    for path in
-        ["content?path=f&version=2", "files?version=2", "raw/f?version=2", "diff?from=1&to=2", "diff?from=2"]
-    {
+    for path in [
+        "content?path=f&version=2",
+        "files?version=2",
+        "raw/f?version=2",
+        "diff?from=1&to=2",
+        "diff?from=2",
+        "glob?pattern=*&version=2",
+        "archive?version=2",
+    ] {
         user.get(format!("{}/{path}", target())).refused(404, "not_found");
     }
     for path in ["content?path=f&version=1", "files?layer=baseline", "diff?from=1"] {

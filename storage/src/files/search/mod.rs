@@ -70,6 +70,9 @@ impl Files {
     /// The directory `path` of the tree as its layers. The caller holds the tree as it is.
     fn layers(&self, path: &RelPath) -> Result<Layers> {
         let (store, id) = self.parts();
+        if let Some(version) = self.version() {
+            return store.version_union(id, version)?.open_layers(path);
+        }
         match id {
             TreeId::Skill(user, agent, skill) => {
                 let mut union = store.union(user, agent, skill, None)?;
