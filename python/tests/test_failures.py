@@ -15,7 +15,7 @@ from proxy import Proxy, between
 
 import filesecbox
 from filesecbox import Event, FileSecBox, FileSecBoxError, Retries, Workspace
-from filesecbox._async.session import _Stream
+from filesecbox._async.session import Stream
 from filesecbox._kept import Kept
 from filesecbox._local import place
 from filesecbox.server import Server
@@ -187,7 +187,7 @@ def test_the_mark_of_a_session_is_found_across_pieces() -> None:
     whole = "abc\x1emark{}\n"
     for cut in range(1, len(whole)):
         for second in range(cut, len(whole)):
-            stream = _Stream("\x1emark")
+            stream = Stream("\x1emark")
             for piece in (whole[:cut], whole[cut:second], whole[second:]):
                 stream.take(piece)
             assert (stream.written(), stream.behind, stream.is_whole) == ("abc", "{}\n", True)

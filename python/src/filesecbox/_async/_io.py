@@ -1,10 +1,10 @@
-"""What differs between the two shells: pauses, and calls that are finished even when their caller is interrupted."""
+"""What differs between the two shells: pauses, deadlines, and calls that are finished even when their caller is interrupted."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 
 import httpx2
 
@@ -12,6 +12,8 @@ import httpx2
 BROKEN: tuple[type[Exception], ...] = (httpx2.TransportError,)
 #: How a caller is interrupted while it waits.
 INTERRUPTED: tuple[type[BaseException], ...] = (asyncio.CancelledError, KeyboardInterrupt)
+#: Lets one caller in at a time.
+Lock = asyncio.Lock
 
 
 async def pause(seconds: float) -> None:
@@ -30,3 +32,25 @@ async def finish(work: Callable[[], Awaitable[object]]) -> None:
     while not task.done():
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.shield(task)
+
+
+@contextlib.asynccontextmanager
+async def after(seconds: float, work: Callable[[], Awaitable[object]]) -> AsyncIterator[None]:
+    """Does something when the block takes longer. Failing is no error."""
+
+    async def later() -> None:
+        await asyncio.sleep(seconds)
+        with contextlib.suppress(Exception):
+            await work()
+
+    task = asyncio.ensure_future(later())
+    try:
+        yield
+    finally:
+        task.cancel()
+
+
+async def drop(iterator: AsyncIterator[object]) -> None:
+    """Ends an iteration of which no more is wanted."""
+    if isinstance(iterator, AsyncGenerator):
+        await iterator.aclose()

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self
 
-from .._kept import Kept
+from .._kept import CHARACTERS_MAX, Kept
 from ..errors import FileSecBoxError, SessionEnded
 from ..models import CellResult, Event, RunResult
 from . import _io
@@ -91,7 +91,7 @@ class AsyncPythonSession:
             raise
 
     async def _hear(self, events: AsyncIterator[Event], mark: str) -> CellResult:
-        streams = {"stdout": _Stream(mark), "stderr": _Stream(mark)}
+        streams = {"stdout": Stream(mark), "stderr": Stream(mark)}
         async for event in events:
             if event.event == "exit":
                 self._process = self._events = None
@@ -111,12 +111,12 @@ class AsyncPythonSession:
         raise FileSecBoxError("the output of the interpreter ended", code="bad_answer")
 
 
-class _Stream:
+class Stream:
     """What came on one stream: the output up to the mark, and the line behind it."""
 
-    def __init__(self, mark: str) -> None:
+    def __init__(self, mark: str, characters: int = CHARACTERS_MAX) -> None:
         self._mark = mark
-        self._kept = Kept()
+        self._kept = Kept(characters)
         #: The end of what came, in which the mark may have begun.
         self._tail = ""
         self._is_marked = False
