@@ -191,7 +191,10 @@ fn who_goes_away_from_a_restore_keeps_its_place_until_it_is_done() {
     drop(stream);
     let most = std::thread::scope(|scope| {
         let target = json!({"user": "甲", "agent": "second"});
-        let second = scope.spawn(move || client.post_json(forks[1].clone(), &target).ok());
+        let second = scope.spawn(move || {
+            // A machine may take longer for the first than a request waits for its place.
+            while client.post_json(forks[1].clone(), &target).status == 429 {}
+        });
         let mut most = 0;
         while !second.is_finished() {
             most = most.max(drafts());
@@ -200,5 +203,7 @@ fn who_goes_away_from_a_restore_keeps_its_place_until_it_is_done() {
         most
     });
     assert_eq!(most, 1, "two workspaces are being made at once");
-    assert_eq!(client.files(&workspace("甲", "first")).len(), 5001);
+    for made in ["first", "second"] {
+        assert_eq!(client.files(&workspace("甲", made)).len(), 5001, "{made}");
+    }
 }
