@@ -41,7 +41,7 @@ fn all_at(service: &Service) {
         if least == "n" && tier != "namespaces" {
             continue;
         }
-        let run = json!({"shell": line, "timeout_ms": 60_000});
+        let run = json!({"shell": line, "timeout_ms": 300_000});
         let answer = service.client.post_json(format!("{tree}/exec"), &run);
         if answer.status != 200 {
             wrong.push(format!("`{line}`: refused with {} {}", answer.status, answer.json()));
