@@ -352,8 +352,8 @@ fn closing_directories(scene: &Scene<'_>) -> Finding {
     mortal.judge(&before)
 }
 
-/// Deletes a directory of `tree` while processes go on filling it through descriptors, and then does `script` in it. Ends
-/// when that is done, or nothing can be made there any more.
+/// Deletes a directory of `tree` while processes go on filling it through descriptors, each with 200 files again and again, which
+/// is no quota, however long the deletion takes; and then does `script` in it. Ends when that is done, or nothing can be made there any more.
 fn fill(mortal: &Mortal, tree: &str, script: &str) {
     let script = format!(
         "os.mkdir('d')\nfd = os.open('d', os.O_RDONLY)\n\
@@ -362,7 +362,7 @@ fn fill(mortal: &Mortal, tree: &str, script: &str) {
          while True:\n\
          \x20   number += 1\n\
          \x20   try:\n\
-         \x20       put(fd, '%d-%d' % (process, number % 1000), '')\n\
+         \x20       put(fd, '%d-%d' % (process, number % 200), '')\n\
          \x20       gone = 0\n\
          \x20   except OSError as error:\n\
          \x20       gone += 1\n\
