@@ -291,9 +291,12 @@ fn past_the_quota(scene: &Scene<'_>) -> Finding {
             }
             most.max(look())
         });
-        fill(&mortal, &tree, &script);
+        // A failure ends the thread that looks, too: the suite would wait for it.
+        let filled = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| fill(&mortal, &tree, &script)));
         is_over.store(true, std::sync::atomic::Ordering::Relaxed);
-        looking.join().unwrap()
+        let most = looking.join().unwrap();
+        filled.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        most
     });
     let found = if lying > FILES * 2 {
         Finding::Through(format!("{lying} files lie in what was deleted, of {FILES}"))
