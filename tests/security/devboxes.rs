@@ -54,9 +54,10 @@ fn hammered<T>(work: impl Fn() + Sync, meanwhile: impl FnOnce() -> T) -> T {
                 }
             });
         }
-        let done = meanwhile();
+        // A failure ends the hammering, too: the suite would wait for it.
+        let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(meanwhile));
         is_over.store(true, Ordering::Relaxed);
-        done
+        done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
 }
 
