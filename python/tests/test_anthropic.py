@@ -428,10 +428,15 @@ def test_a_caller_that_is_interrupted_ends_its_shell(workspace: Workspace) -> No
     tools = FileSecBoxTools(workspace)
     assert tools[0].call({"command": "x=1"}) == "[no output]"
     thread = threading.Thread(target=interrupt)
+    # A shell has what it begins in the background ignore the signal.
+    former = signal.signal(signal.SIGINT, signal.default_int_handler)
     thread.start()
-    with pytest.raises(KeyboardInterrupt):
-        tools[0].call({"command": "touch begun; sleep 100"})
-    thread.join()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            tools[0].call({"command": "touch begun; sleep 100"})
+        thread.join()
+    finally:
+        signal.signal(signal.SIGINT, former)
     assert not running(workspace)
 
 
