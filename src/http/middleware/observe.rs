@@ -121,8 +121,8 @@ fn is_change(method: &str, route: &str) -> bool {
     let is_transfer = route.starts_with("/v1/transfers/");
     // Whether a message changes something is known when it is read: each such call has a record of its own.
     let is_message = matches!(route, "/mcp" | "/mcp/{u}/{a}");
-    // Who has a share link reads by it, whatever the method.
-    let is_share = route.starts_with("/s/");
+    // Who has a share link reads by it, whatever the method, and anybody reads a catalog that needs none.
+    let is_share = route.starts_with("/s/") || route.starts_with("/catalog/");
     let reads = matches!(method, "GET" | "HEAD" | "OPTIONS")
         || is_message
         || route.ends_with("/grep")
@@ -237,6 +237,8 @@ mod tests {
             ("POST", "/mcp/{u}/{a}", false),
             ("POST", "/mcp", false),
             ("POST", "/s/{share}/{*path}", false),
+            ("POST", "/catalog/{a}/{*path}", false),
+            ("DELETE", "/catalog/{a}/", false),
             ("POST", "/v1/shares/{u}/{a}", true),
             ("PUT", "/v1/sandbox/{u}/{a}/raw/{*path}", true),
             ("DELETE", "/v1/skills/{u}/{a}/{s}", true),

@@ -35,6 +35,9 @@ pub(in crate::http) async fn by_link(State(app): State<App>, request: Request) -
     let (parts, _) = request.into_parts();
     let (secret, steps) = steps(&parts.uri)?;
     let share = app.service.share(&secret);
+    if share.is_none() {
+        request_log::refused();
+    }
     let base = format!("{}/s/{secret}", whole_url(&app, &parts.headers));
     answer(app, share, base, &steps, parts).await
 }
@@ -57,10 +60,7 @@ fn steps(uri: &Uri) -> Result<(String, Vec<String>), Problem> {
 }
 
 async fn answer(app: App, share: Option<Arc<Share>>, base: String, steps: &[String], parts: Parts) -> Answer {
-    let Some(share) = share else {
-        request_log::refused();
-        return Err(missing());
-    };
+    let share = share.ok_or_else(missing)?;
     let role = Role::User { user: share.user.clone(), agent: Some(share.agent.clone()) };
     request_log::caller(&Caller { role, token: format!("share:{}", share.id) });
     request_log::skills(&share.user, &share.agent, None);
