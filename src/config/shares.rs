@@ -1,8 +1,7 @@
 //! Settings of share links.
 
-use serde::Deserialize;
-
 use policy::AgentId;
+use serde::Deserialize;
 
 use super::ConfigError;
 

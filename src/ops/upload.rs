@@ -92,7 +92,8 @@ impl Service {
     ///
     /// # Errors
     /// [`storage::Error::Archive`] when an archive is refused; [`Error::Invalid`] when two archives hold one skill, for archives
-    /// that have others than are to be taken, and for a skill with warnings where the publisher takes none; [`storage::Error::AlreadyExists`] for a new one that its layer has.
+    /// that have others than are to be taken, and for a skill with warnings where the publisher takes none;
+    /// [`storage::Error::AlreadyExists`] for a new one that its layer has.
     pub async fn upload(
         &self,
         intake: Intake,

@@ -16,7 +16,7 @@ use crate::http::answer::Answer;
 use crate::http::answer::problem::{Code, Problem};
 use crate::http::answer::time::{rfc3339, rfc3339_of_ms};
 use crate::http::tree::archive::attached;
-use crate::ops::shown::{ShownName, ShownSkill, ShownVersion};
+use crate::ops::shown::{ID_PREFIX, ShownName, ShownSkill, ShownVersion};
 
 /// What clients of the older generation send in `anthropic-beta`.
 const OLD: &str = "skills-2025-10-02";
@@ -149,7 +149,7 @@ async fn create(app: &App, asked: &CompatRequest, shape: Shape, request: Request
 async fn remove(app: &App, asked: &CompatRequest, key: &str) -> Answer {
     asked.stands_for("DELETE /v1/skills/{u}/{a}/{s}");
     let (id, _) = app.service.remove_shown(asked.audience.clone(), key.to_owned()).await?;
-    Ok(Json(json!({ "id": format!("skill_{id}"), "type": "skill_deleted" })).into_response())
+    Ok(Json(json!({ "id": format!("{ID_PREFIX}{id}"), "type": "skill_deleted" })).into_response())
 }
 
 async fn versions(app: &App, asked: &CompatRequest, shape: Shape, key: &str, uri: &Uri) -> Answer {
@@ -212,7 +212,7 @@ fn gone() -> Problem {
 }
 
 pub(super) fn skill_id(skill: &ShownSkill) -> String {
-    format!("skill_{}", skill.id)
+    format!("{ID_PREFIX}{}", skill.id)
 }
 
 /// Adds the fields of one object to another.

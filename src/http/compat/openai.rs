@@ -17,7 +17,7 @@ use crate::http::answer::problem::{Code, Problem};
 use crate::http::extract::body;
 use crate::http::extract::parse_json;
 use crate::http::tree::archive::attached;
-use crate::ops::shown::{ShownName, ShownSkill, ShownVersion};
+use crate::ops::shown::{ID_PREFIX, ShownName, ShownSkill, ShownVersion};
 
 /// Elements of a page, at most.
 const LIMIT_MAX: usize = 100;
@@ -91,7 +91,7 @@ async fn set_default(app: &App, asked: &CompatRequest, key: &str, request: Reque
 async fn remove(app: &App, asked: &CompatRequest, key: &str) -> Answer {
     asked.stands_for("DELETE /v1/skills/{u}/{a}/{s}");
     let (id, _) = app.service.remove_shown(asked.audience.clone(), key.to_owned()).await?;
-    let told = json!({ "id": format!("skill_{id}"), "deleted": true, "object": "skill.deleted" });
+    let told = json!({ "id": format!("{ID_PREFIX}{id}"), "deleted": true, "object": "skill.deleted" });
     Ok(Json(told).into_response())
 }
 

@@ -15,12 +15,11 @@ use crate::http::answer::time::rfc3339_of_ms;
 use crate::http::answer::{Answer, made, success_with};
 use crate::http::extract::{NoParams, Params, Rebuilder, Someone};
 use crate::ops::Error;
+use crate::ops::shown::ID_PREFIX;
 use crate::registry::{Owners, Question, Row};
 
 /// Digits of the id of a row.
 const ID_DIGITS: usize = 32;
-/// What the vendors' clients have before it.
-const VENDORS: &str = "skill_";
 /// About what a row takes in an answer, in bytes.
 const ROW_BYTES: usize = 500;
 
@@ -127,7 +126,7 @@ pub(in crate::http) async fn rebuild(State(app): State<App>, _caller: Rebuilder,
 
 /// The id of a row, also as clients of the vendors' registries have it.
 fn id_of(mut sent: String) -> Result<String, Problem> {
-    if let Some(id) = sent.strip_prefix(VENDORS) {
+    if let Some(id) = sent.strip_prefix(ID_PREFIX) {
         sent = id.to_owned();
     }
     let is_id = sent.len() == ID_DIGITS && sent.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));

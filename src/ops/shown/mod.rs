@@ -15,6 +15,8 @@ use super::upload::{Archive, Taking};
 use super::versions::Publisher;
 use crate::registry::shelf_id;
 
+/// What the id of a skill begins with, as clients of other vendors' registries have it.
+pub const ID_PREFIX: &str = "skill_";
 /// What the accounts of agents begin with; digits of the agent's id follow.
 const AGENT_ACCOUNT: &str = "agent-";
 
@@ -326,7 +328,7 @@ fn find(store: &Store, audience: &Audience, key: &str) -> Result<SkillId> {
 
 /// The one of `ids` that `key` names.
 fn named_in(ids: Vec<SkillId>, audience: &Audience, key: &str) -> Option<SkillId> {
-    let id = key.strip_prefix("skill_");
+    let id = key.strip_prefix(ID_PREFIX);
     let by_id = ids.iter().find(|skill| id.is_some_and(|id| audience.id_of(skill) == id));
     by_id.or_else(|| ids.iter().find(|skill| skill.as_str() == key)).cloned()
 }
