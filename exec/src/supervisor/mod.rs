@@ -305,6 +305,9 @@ impl Supervisor {
     /// Opens what stands for a directory of the host; `None` where the kernel is to judge.
     fn open(&self, notification: &Notification, opening: Opening) -> rustix::io::Result<Option<OwnedFd>> {
         let Opening { from, address, flags, mode } = opening;
+        if from == libc::AT_FDCWD && target::is_elsewhere(notification.thread, address) {
+            return Ok(None);
+        }
         let Ok(target) = Target::open(self.listener.as_fd(), notification) else { return Ok(None) };
         let Ok(path) = target.path(address) else { return Ok(None) };
         let temporary = self.temporary.as_ref();

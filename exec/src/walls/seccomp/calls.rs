@@ -167,6 +167,7 @@ pub(super) const OPENING: &[(c_long, u32)] = &[(libc::SYS_openat, 2)];
 /// Flags of open(2), and where a relative path of it begins when that is the working directory (`AT_FDCWD`).
 pub(super) const O_RDWR: u32 = libc::O_RDWR as u32;
 pub(super) const O_EXCL: u32 = libc::O_EXCL as u32;
+pub(super) const O_CLOEXEC: u32 = libc::O_CLOEXEC as u32;
 pub(super) const O_DIRECTORY: u32 = libc::O_DIRECTORY as u32;
 /// What C libraries set of themselves, and the kernel too (linux/fcntl.h).
 #[cfg(target_arch = "x86_64")]

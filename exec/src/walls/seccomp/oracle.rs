@@ -305,13 +305,16 @@ fn of_the_calls_that_open_files_only_those_wait_that_may_mean_proc_and_dev_shm()
     ] {
         let policy = closing(sockets, Surroundings::Host, shared);
         for (from, flags, asked) in [
-            // opendir(3), a browser, fts(3), an ordinary file
-            (here, libc::O_NONBLOCK | libc::O_CLOEXEC | libc::O_DIRECTORY, false),
+            // opendir(3), a browser, fts(3)
+            (here, libc::O_NONBLOCK | libc::O_CLOEXEC | libc::O_DIRECTORY, true),
+            (7, libc::O_NONBLOCK | libc::O_CLOEXEC | libc::O_DIRECTORY, false),
             (7, libc::O_DIRECTORY, true),
             (7, libc::O_NONBLOCK | libc::O_NOFOLLOW | libc::O_DIRECTORY, false),
-            (here, libc::O_CLOEXEC, false),
-            // fopen(3), also with the flag that musl sets
+            // Python, fopen(3), also with the flag that musl sets; shm_open(3) to read
+            (here, libc::O_CLOEXEC, true),
+            (7, libc::O_CLOEXEC, false),
             (here, libc::O_RDONLY, true),
+            (here, libc::O_NOFOLLOW | libc::O_CLOEXEC, true),
             (here, if cfg!(target_arch = "x86_64") { 0o100_000 } else { 0o400_000 }, true),
             (7, libc::O_RDONLY, false),
             (here, libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL, false),

@@ -10,7 +10,7 @@ use super::calls::{
     COMMAND_NUMBER, CREATING_FLAGS, DEVICE_OPTIONS, F_SETOWN, F_SETOWN_EX, FCHMODAT2, FILE_COMMANDS,
     FOREGROUND_COMMAND, FORKS, GROUP_OPTIONS, IOPRIO_WHO_USER, IP_OPTIONS, IPPROTO_IP, IPPROTO_IPV6,
     IPPROTO_TCP, IPPROTO_UDP, IPV6_ADD_MEMBERSHIP, MFD_NOEXEC_SEAL, MOUNTING, MSG_FASTOPEN, NAMING,
-    NEW_NAMESPACES, NEWEST, O_DIRECTORY, O_EXCL, O_LARGEFILE, O_NOFOLLOW, O_NONBLOCK, O_RDWR, OPENING,
+    NEW_NAMESPACES, NEWEST, O_CLOEXEC, O_DIRECTORY, O_EXCL, O_LARGEFILE, O_NOFOLLOW, O_NONBLOCK, O_RDWR, OPENING,
     OWNER_COMMANDS, PRIO_USER, REFUSED, REFUSED_HERE, RENAME_WHITEOUT, SET_ID_BITS, SIGCHLD, SIGNALS,
     SOCK_DGRAM, SOCK_KIND, SOCK_SEQPACKET, SOCK_STREAM, SOCKET_COMMANDS, SOL_SOCKET, TERMINAL_COMMANDS,
     TRUNCATING, UNSUPPORTED, WATCHING, WORKING_DIRECTORY,
@@ -249,9 +249,9 @@ fn connecting() -> impl Iterator<Item = Option<Rule>> {
 }
 
 /// Lets those calls wait for their answer that may mean what stands for a part of the host: `/proc` of the run's own processes and
-/// the files of `/dev/shm`. A filter does not see paths, so the flags have to tell: browsers open directories so, `sem_open(3)` and
-/// `shm_open(3)` files, and files of `/proc` are opened without any flag by programs in C and by Node. Programs that list
-/// directories (opendir(3)) or walk trees (fts(3)), loaders and interpreters open by other flags, and do not wait.
+/// the files of `/dev/shm`. A filter does not see paths, so the flags have to tell: of directories (browsers, opendir(3)), of files
+/// that are only read, and of those that `sem_open(3)` and `shm_open(3)` make. Programs that walk trees (fts(3)) begin at
+/// directories that they have open, and do not wait; nor does one that makes a file or writes to it.
 fn standing_for() -> Vec<Option<Rule>> {
     let mut rules = Vec::new();
     for (number, flags) in OPENING {
@@ -260,8 +260,9 @@ fn standing_for() -> Vec<Option<Rule>> {
         let for_both = Condition { argument: *flags, mask: ACCESS_MODE, equal: true, value: O_RDWR };
         let clauses = vec![
             vec![bits(*flags, O_DIRECTORY), no_bits(*flags, O_NOFOLLOW | O_NONBLOCK)],
+            here(&[bits(*flags, O_DIRECTORY), no_bits(*flags, O_NOFOLLOW)]),
             here(&[for_both, bits(*flags, O_EXCL | O_NOFOLLOW)]),
-            here(&[no_bits(*flags, !O_LARGEFILE)]),
+            here(&[no_bits(*flags, !(O_LARGEFILE | O_CLOEXEC | O_NOFOLLOW))]),
         ];
         rules.push(rule(*number, Verdict::When(clauses, Action::Notify)));
     }
