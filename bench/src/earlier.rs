@@ -66,7 +66,9 @@ const LANDLOCK: &[Workload] = &[
         execute(&side.of(format!("first-{number}")), &["echo", "hi"])
     }),
     // Opens about 150 files.
-    ("`python3` that imports, `landlock`", |side, _| execute(side, &["python3", "-c", "import json, http.client"])),
+    ("`python3` that imports, `landlock`", |side, _| {
+        execute(side, &["python3", "-c", "import json, http.client"])
+    }),
 ];
 
 fn write(side: &Side, _: usize) -> Vec<u8> {

@@ -87,6 +87,7 @@ fn of_skills() -> Vec<(&'static str, Methods)> {
         ("/reset", post(skills::reset::reset)),
         ("/download", get(skills::download::download)),
         ("/diff", get(skills::diff::diff)),
+        ("/lint", get(skills::lint::lint)),
         ("/versions", get(skills::versions::list)),
         ("/versions/{v}", get(skills::versions::one).delete(skills::versions::remove)),
         ("/versions/{v}/pin", put(skills::versions::pin).delete(skills::versions::unpin)),

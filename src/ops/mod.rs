@@ -18,6 +18,7 @@ pub mod facts;
 pub mod fetch;
 pub mod files;
 pub mod lease;
+mod lint;
 pub mod manifests;
 pub mod packages;
 pub mod pieces;

@@ -167,7 +167,11 @@ impl Service {
         let trees = named.iter().map(|run| &run.tree).chain(unnamed.iter().map(|run| &run.tree));
         let ids: BTreeSet<WorkspaceId> = trees.map(WorkspaceId::of).collect();
         let until = Instant::now() + LAST_WORDS;
-        while ids.iter().any(|id| self.under_way.count(id) != (0, 0)) && Instant::now() < until {
+        // One that had only been admitted is not yet under way in its workspace.
+        let have_ended =
+            || named.iter().all(|run| run.exit().is_some()) && unnamed.iter().all(|run| run.has_ended());
+        let are_gone = || have_ended() && ids.iter().all(|id| self.under_way.count(id) == (0, 0));
+        while !are_gone() && Instant::now() < until {
             tokio::time::sleep(LOOK).await;
         }
         named.len() + unnamed.len()

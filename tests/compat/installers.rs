@@ -15,13 +15,13 @@ use crate::support::{Client, Entry, Service, granted, skill, skills, zip};
 const ON: &str = "[shares]\nenabled = true\n";
 
 /// A person who installs: a home, and a project in it.
-struct Person {
+pub(crate) struct Person {
     bin: PathBuf,
     home: tempfile::TempDir,
 }
 
 impl Person {
-    fn new() -> Option<Self> {
+    pub(crate) fn new() -> Option<Self> {
         let place = std::env::var("FILESECBOX_INSTALLERS").unwrap_or_default();
         if !granted("installers", !place.is_empty()) {
             return None;
@@ -64,7 +64,7 @@ impl Person {
         (output.status.success(), said.into_owned())
     }
 
-    fn must(&self, arguments: &[&str], variables: &[(&str, &str)]) -> String {
+    pub(crate) fn must(&self, arguments: &[&str], variables: &[(&str, &str)]) -> String {
         let (succeeded, said) = self.run(arguments, variables);
         assert!(succeeded, "{arguments:?}: {said}");
         said

@@ -21,6 +21,7 @@ mod downloads;
 mod faults;
 mod forms;
 mod installers;
+mod linted;
 mod npm;
 mod repeated;
 #[path = "../rest/support/mod.rs"]

@@ -163,6 +163,7 @@ const ROWS: &[Row] = &[
     Row("POST /v1/skills/{u}/{a}/{s}/reset", "", "", 200, CHANGE),
     Row("GET /v1/skills/{u}/{a}/{s}/download", "", "", 200, READ),
     Row("GET /v1/skills/{u}/{a}/{s}/diff", "", "", 200, READ),
+    Row("GET /v1/skills/{u}/{a}/{s}/lint", "", "", 200, READ),
     Row("GET /v1/skills/{u}/{a}/{s}/versions", "", "", 200, READ),
     Row("GET /v1/skills/{u}/{a}/{s}/versions/{v}", "", "", 404, READ),
     Row("DELETE /v1/skills/{u}/{a}/{s}/versions/{v}", "", "", 404, BASELINE),

@@ -60,7 +60,9 @@ pub(super) fn open(
     };
     let (number, entry) = match (parse(path), temporary) {
         // opendir(3) has both flags: what lists processes is refused, and does not find that there are none.
-        (Some(Named::Root), Some(temporary)) if flags & (OFlags::DIRECTORY | OFlags::NONBLOCK) == OFlags::DIRECTORY => {
+        (Some(Named::Root), Some(temporary))
+            if flags & (OFlags::DIRECTORY | OFlags::NONBLOCK) == OFlags::DIRECTORY =>
+        {
             return stand_in(temporary).map(Some);
         }
         (Some(Named::Own(entry)), _) => (target.process()?, entry),

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::front_matter::{self, by_line, field, property, scalar};
 use serde_yaml_ng::{Mapping, Value};
+
+use super::finding::{Findings, NO_LINES, UNREAD};
+use crate::front_matter::{self, Unread, by_line, field, property, scalar};
 
 /// Lines without front matter that are looked at for fields.
 const LOOSE_LINES_MAX: usize = 12;
@@ -71,17 +73,18 @@ fn loose_bytes(text: &str) -> usize {
 
 impl Header<'_> {
     /// The fields, from YAML where it is YAML, for the rest line by line; and the YAML.
-    pub(super) fn fields(self, warnings: &mut Vec<String>) -> (Fields, Mapping) {
+    pub(super) fn fields(self, findings: &mut Findings) -> (Fields, Mapping) {
         let (text, yaml) = match self {
             Self::None => return (Fields::default(), Mapping::new()),
             Self::Loose(text) => {
-                warnings.push("the fields of SKILL.md are not between two lines `---`".to_owned());
+                findings.add(&NO_LINES, "the fields of SKILL.md are not between two lines `---`");
                 (text, Mapping::new())
             }
             Self::FrontMatter(text) => match front_matter::fields(text) {
                 Ok(yaml) => (text, yaml),
                 Err(unread) => {
-                    warnings.push(format!("the front matter of SKILL.md {unread}"));
+                    let line = if let Unread::NotYaml { line } = unread { line } else { None };
+                    findings.add_at(&UNREAD, line, format!("the front matter of SKILL.md {unread}"));
                     (text, Mapping::new())
                 }
             },

@@ -12,6 +12,7 @@
 //! * The Agent Skills specification (agentskills.io), "SKILL.md format".
 
 mod body;
+mod finding;
 mod header;
 mod rules;
 mod strict;
@@ -23,6 +24,8 @@ use std::ffi::OsStr;
 use encoding_rs::{Encoding, GB18030, UTF_8};
 use serde::Serialize;
 
+pub use finding::{Class, Finding, Target};
+use finding::{ENCODING, Findings, NO_FRONT_MATTER, NO_SKILL_MD, README_ENCODING, Rule};
 use header::Header;
 pub use rules::is_name;
 
@@ -108,21 +111,46 @@ fn choose<'names, Name: AsRef<OsStr> + ?Sized>(
 /// byte order mark, or GB18030.
 #[must_use]
 pub fn parse(skill_md: Option<&[u8]>, readme: Option<&[u8]>, directory_name: &str) -> Metadata {
-    let mut warnings = Vec::new();
+    let mut findings = Findings::default();
+    let metadata = read(skill_md, readme, directory_name, &mut findings);
+    Metadata { warnings: findings.warnings(), ..metadata }
+}
+
+/// Everything about a skill's description that some [`Target`] does not take as it is, in the order in which it was found.
+///
+/// The file is given as to [`parse`].
+#[must_use]
+pub fn lint(skill_md: Option<&[u8]>, directory_name: &str) -> Vec<Finding> {
+    let mut findings = Findings::default();
+    let _ = read(skill_md, None, directory_name, &mut findings);
+    let text = skill_md.map(|bytes| decode(bytes, &ENCODING, "SKILL.md", &mut Findings::default()));
+    let text = text.unwrap_or_default();
+    let (_, body) = header::split(&text);
+    findings.located(text.strip_suffix(body).unwrap_or_default())
+}
+
+/// Reads the metadata without its warnings, for which `findings` are added.
+fn read(
+    skill_md: Option<&[u8]>,
+    readme: Option<&[u8]>,
+    directory_name: &str,
+    findings: &mut Findings,
+) -> Metadata {
     let has_mark = skill_md.is_some_and(|bytes| bytes.starts_with(b"\xEF\xBB\xBF"));
-    let skill_md = skill_md.map(|bytes| decode(bytes, "SKILL.md", &mut warnings));
-    let readme = readme.map(|bytes| decode(bytes, "README.md", &mut warnings));
+    let skill_md = skill_md.map(|bytes| decode(bytes, &ENCODING, "SKILL.md", findings));
+    let readme = readme.map(|bytes| decode(bytes, &README_ENCODING, "README.md", findings));
 
     let skill_text = skill_md.as_deref().unwrap_or_default();
     let (header, skill_body) = header::split(skill_text);
-    let (fields, yaml) = header.fields(&mut warnings);
+    let (fields, yaml) = header.fields(findings);
     if skill_md.is_none() {
-        warnings.push("the skill has no SKILL.md".to_owned());
+        findings.add(&NO_SKILL_MD, "the skill has no SKILL.md");
     } else if matches!(header, Header::None) {
-        warnings.push("SKILL.md has no front matter".to_owned());
+        findings.add(&NO_FRONT_MATTER, "SKILL.md has no front matter");
     } else {
-        rules::check(&fields, directory_name, &mut warnings);
-        strict::check(skill_text, has_mark, header, &yaml, &mut warnings);
+        rules::check(&fields, directory_name, findings);
+        strict::check(skill_text, has_mark, header, &yaml, findings);
+        rules::check_theirs(&fields, &yaml, findings);
     }
 
     // A README may open with front matter of its own, which is for the site that shows it.
@@ -145,20 +173,20 @@ pub fn parse(skill_md: Option<&[u8]>, readme: Option<&[u8]>, directory_name: &st
             .take(METADATA_ENTRIES_MAX)
             .map(|(key, value)| (bound(&key, NAME_CHARS_MAX), bound(&value, TEXT_CHARS_MAX)))
             .collect(),
-        warnings,
+        warnings: Vec::new(),
     }
 }
 
 /// The `name` that the front matter of a SKILL.md declares, if it does.
 #[must_use]
 pub fn declared_name(skill_md: &[u8]) -> Option<String> {
-    let mut warnings = Vec::new();
-    let text = decode(skill_md, "SKILL.md", &mut warnings);
-    header::split(&text).0.fields(&mut warnings).0.name.map(|name| one_line(&name))
+    let mut findings = Findings::default();
+    let text = decode(skill_md, &ENCODING, "SKILL.md", &mut findings);
+    header::split(&text).0.fields(&mut findings).0.name.map(|name| one_line(&name))
 }
 
 /// Makes text of a file's beginning.
-fn decode<'bytes>(bytes: &'bytes [u8], file: &str, warnings: &mut Vec<String>) -> Cow<'bytes, str> {
+fn decode<'bytes>(bytes: &'bytes [u8], rule: &Rule, file: &str, findings: &mut Findings) -> Cow<'bytes, str> {
     let head = bytes.get(..HEADER_BYTES_MAX).unwrap_or(bytes);
     let encoding = match Encoding::for_bom(head) {
         Some((encoding, _)) => encoding,
@@ -166,7 +194,7 @@ fn decode<'bytes>(bytes: &'bytes [u8], file: &str, warnings: &mut Vec<String>) -
         None => GB18030,
     };
     if encoding != UTF_8 {
-        warnings.push(format!("{file} is not UTF-8: it was read as {}", encoding.name()));
+        findings.add(rule, format!("{file} is not UTF-8: it was read as {}", encoding.name()));
     }
     encoding.decode_with_bom_removal(head).0
 }

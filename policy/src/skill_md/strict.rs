@@ -5,6 +5,11 @@
 
 use serde_yaml_ng::{Mapping, Value};
 
+use super::finding::{
+    BYTE_ORDER_MARK, COMPATIBILITY_SHAPE, DESCRIPTION_SHAPE, ENDS_WITH_DOTS, Findings, LICENSE_SHAPE,
+    METADATA_NESTED, METADATA_SHAPE, NAME_SHAPE, SIGNS, SPACES_AFTER, TEXT_BEFORE, TOOLS_LIST, TOOLS_SHAPE,
+    UNKNOWN_FIELDS,
+};
 use super::header::Header;
 
 /// The fields of the specification.
@@ -14,37 +19,35 @@ const NAMED_MAX: usize = 8;
 /// Characters of a field's name in a warning.
 const NAME_CHARS_MAX: usize = 64;
 
-/// Adds a warning for each thing in the head that a strict reader refuses.
+/// Adds a finding for each thing in the head that a strict reader refuses.
 ///
 /// `text` is the whole file, decoded; `has_mark` tells whether a byte order mark stood before it.
-pub(super) fn check(
-    text: &str,
-    has_mark: bool,
-    header: Header<'_>,
-    yaml: &Mapping,
-    warnings: &mut Vec<String>,
-) {
+pub(super) fn check(text: &str, has_mark: bool, header: Header<'_>, yaml: &Mapping, findings: &mut Findings) {
     let Header::FrontMatter(head) = header else { return };
     if has_mark || !text.starts_with("---") {
-        warnings.push("SKILL.md does not begin with `---`: remove what is before it".to_owned());
+        let rule = if text.starts_with("---") { &BYTE_ORDER_MARK } else { &TEXT_BEFORE };
+        findings.add(rule, "SKILL.md does not begin with `---`: remove what is before it");
     }
     let rest = text.split_once(head).map_or("", |(_, rest)| rest);
     if rest.trim_start().starts_with("...") {
-        warnings.push("the front matter does not end with `---`".to_owned());
+        findings.add(&ENDS_WITH_DOTS, "the front matter does not end with `---`");
     }
-    unknown(yaml, warnings);
-    shapes(yaml, warnings);
+    if text.trim_start().lines().next() != Some("---") {
+        findings.add_at(&SPACES_AFTER, Some(1), "spaces follow the first `---`");
+    }
+    unknown(yaml, findings);
+    shapes(yaml, findings);
     // A head that is no YAML has its warning.
     if !yaml.is_empty() && head_has_signs(head) {
-        warnings.push(
+        findings.add(
+            &SIGNS,
             "the front matter has lists or fields in brackets, anchors, aliases or tags: write one item a line, and \
-             quote texts that begin with `[`, `{`, `&`, `*` or `!`"
-                .to_owned(),
+             quote texts that begin with `[`, `{`, `&`, `*` or `!`",
         );
     }
 }
 
-fn unknown(yaml: &Mapping, warnings: &mut Vec<String>) {
+fn unknown(yaml: &Mapping, findings: &mut Findings) {
     let unknown = || yaml.keys().filter(|key| key.as_str().is_none_or(|key| !FIELDS.contains(&key)));
     let count = unknown().count();
     if count == 0 {
@@ -58,32 +61,38 @@ fn unknown(yaml: &Mapping, warnings: &mut Vec<String>) {
         })
         .collect();
     let more = if count > NAMED_MAX { format!(" and {} more", count - NAMED_MAX) } else { String::new() };
-    warnings.push(format!(
+    let text = format!(
         "the front matter has fields that the specification does not know: {}{more}; put them under `metadata`",
         named.join(", ")
-    ));
+    );
+    findings.add(&UNKNOWN_FIELDS, text);
 }
 
 /// The types that the specification wants.
-fn shapes(yaml: &Mapping, warnings: &mut Vec<String>) {
+fn shapes(yaml: &Mapping, findings: &mut Findings) {
     let is_structure = |value: &Value| matches!(value, Value::Sequence(_) | Value::Mapping(_));
     match yaml.get("allowed-tools") {
-        Some(Value::Sequence(_)) => warnings
-            .push("`allowed-tools` is a list: write one text with spaces between the tools".to_owned()),
-        Some(Value::Mapping(_)) => warnings.push("`allowed-tools` is no text".to_owned()),
+        Some(Value::Sequence(_)) => findings
+            .add(&TOOLS_LIST, "`allowed-tools` is a list: write one text with spaces between the tools"),
+        Some(Value::Mapping(_)) => findings.add(&TOOLS_SHAPE, "`allowed-tools` is no text"),
         _ => {}
     }
-    for key in ["name", "description", "license", "compatibility"] {
+    for (rule, key) in [
+        (&NAME_SHAPE, "name"),
+        (&DESCRIPTION_SHAPE, "description"),
+        (&LICENSE_SHAPE, "license"),
+        (&COMPATIBILITY_SHAPE, "compatibility"),
+    ] {
         if yaml.get(key).is_some_and(is_structure) {
-            warnings.push(format!("`{key}` is no text"));
+            findings.add(rule, format!("`{key}` is no text"));
         }
     }
     match yaml.get("metadata") {
         Some(Value::Mapping(metadata)) if metadata.values().any(is_structure) => {
-            warnings.push("`metadata` is nested: its values must be texts".to_owned());
+            findings.add(&METADATA_NESTED, "`metadata` is nested: its values must be texts");
         }
         Some(Value::Mapping(_)) | None => {}
-        Some(_) => warnings.push("`metadata` has no fields".to_owned()),
+        Some(_) => findings.add(&METADATA_SHAPE, "`metadata` has no fields"),
     }
 }
 

@@ -5,6 +5,7 @@ pub(super) mod diff;
 pub(super) mod download;
 pub(super) mod file_name;
 pub(super) mod form;
+pub(super) mod lint;
 pub(super) mod list;
 pub(super) mod promote;
 pub(super) mod remove;

@@ -187,7 +187,11 @@ impl Service {
         let runtime = Handle::current();
         let time = Interrupt::after(spec.timeout);
         let plan = plan.copying_within(time.clone());
-        let killed = killed(live.as_ref().map(|live| live.kill.clone()));
+        let (kill, until) = (live.as_ref().map(|live| live.kill.clone()), time.clone());
+        if kill.as_ref().is_some_and(|kill| *kill.borrow()) {
+            time.abandon();
+        }
+        let killed = killed(kill);
         // All of it away from the runtime, once: each thread that has to be woken costs a run a twentieth of a
         // millisecond.
         let mut readied = pin!(blocking(move || {
@@ -195,6 +199,10 @@ impl Service {
                 let result = launcher.unbegun(&spec, why, asked.elapsed())?;
                 Ok(Readied::Unbegun(Box::new(result)))
             };
+            // Preparing makes what is missing of a workspace, which may have been removed after its runs were killed.
+            if until.is_abandoned() {
+                return unbegun(Unbegun::Killed);
+            }
             let view = match plan.prepare() {
                 Err(storage::Error::TooLong { .. }) => return unbegun(Unbegun::Late),
                 Err(storage::Error::Abandoned) => return unbegun(Unbegun::Killed),

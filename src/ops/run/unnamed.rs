@@ -66,6 +66,12 @@ impl Unnamed {
         self.kill.send_replace(true);
     }
 
+    /// Tells whether it is over.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.kill.is_closed()
+    }
+
     /// Waits for its end.
     pub async fn ended(&self) {
         self.kill.closed().await;

@@ -1,6 +1,7 @@
 //! Looking at entries, listing and walking directories.
 
-use policy::RelPath;
+use policy::skill_md::Finding;
+use policy::{RelPath, TreeId};
 use storage::{Kind, files};
 
 use super::facts::{Entry, Facts, Walked};
@@ -36,6 +37,19 @@ impl Tree {
         let (stat, layer, target) = self.service.look(self.seen(version), path.clone()).await?;
         let owner = self.service.owner_seen(&self.id, &stat);
         Ok(Facts::local(stat, Some(layer)).owned(owner).pointing(target))
+    }
+
+    /// What other programs do not take of a skill as it is; nothing of a workspace.
+    ///
+    /// # Errors
+    /// As [`storage::Files::open`].
+    pub async fn lint(&self) -> Result<Vec<Finding>> {
+        match (&self.id, &self.location) {
+            (TreeId::Skill(_, _, skill), Location::Local { version }) => {
+                self.service.lint(self.seen(version), skill.to_string()).await
+            }
+            _ => Ok(Vec::new()),
+        }
     }
 
     /// Lists the directory `path`, sorted by name; names that no path can have are left out, because no request could ask for them.

@@ -51,7 +51,8 @@ fn a_command_whose_time_is_over_before_its_skills_are_copied_does_not_begin_and_
 /// A run that copies what it is to see is ended like one that works, by everything that ends runs.
 #[test]
 fn a_copy_for_a_command_ends_with_its_run_its_user_and_its_service() {
-    let config = "shutdown_ms = 200\n[limits.runs]\ntimeout_ms = 300000\n[isolation]\nmaximum = \"landlock\"\n";
+    let config =
+        "shutdown_ms = 200\n[limits.runs]\ntimeout_ms = 300000\n[isolation]\nmaximum = \"landlock\"\n";
     let mut service = Service::configured(config);
     let client = service.client.clone();
     if !landlocked(&client) {
@@ -65,7 +66,7 @@ fn a_copy_for_a_command_ends_with_its_run_its_user_and_its_service() {
     let interrupted = |user: &str, end: &dyn Fn()| {
         let tree = workspace(user, "a");
         let (ended, took) = std::thread::scope(|scope| {
-            let run = scope.spawn(|| client.post_json(format!("{tree}/exec"), &request).ok());
+            let run = scope.spawn(|| client.post_json(format!("{tree}/exec"), &request));
             let state = || client.get(format!("{tree}/exec")).ok()["data"][0]["state"].clone();
             let seen = std::iter::repeat_with(state).find(|state| !state.is_null()).unwrap();
             assert_eq!(seen, "starting", "the copy was too short for this test");
@@ -73,10 +74,14 @@ fn a_copy_for_a_command_ends_with_its_run_its_user_and_its_service() {
             end();
             (run.join().unwrap(), begun.elapsed())
         });
+        assert!(took < Duration::from_secs(60), "{took:?}");
+        if ended.status != 200 {
+            return ended.refused(503, "disconnected");
+        }
+        let ended = ended.ok();
         let result = &ended["data"];
         assert_eq!((&result["exit_code"], &result["timed_out"]), (&json!(-1), &json!(false)), "{ended}");
         assert_eq!(result["stdout"], "", "{ended}");
-        assert!(took < Duration::from_secs(60), "{took:?}");
         ended
     };
     let killed = interrupted("u", &|| {
@@ -97,6 +102,8 @@ fn a_copy_for_a_command_ends_with_its_run_its_user_and_its_service() {
     client.get("/v1/users/v").refused(404, "not_found");
 
     let stopped = interrupted("w", &|| service.terminate());
-    assert!(stopped["data"]["hint"].as_str().unwrap().starts_with("the service is stopping"), "{stopped}");
+    // One that was only admitted has no result.
+    let said = stopped["data"]["hint"].as_str().or(stopped["data"].as_str()).unwrap();
+    assert!(said.starts_with("the service is stopping"), "{stopped}");
     assert!(service.wait().success());
 }

@@ -10,10 +10,10 @@ use super::calls::{
     COMMAND_NUMBER, CREATING_FLAGS, DEVICE_OPTIONS, F_SETOWN, F_SETOWN_EX, FCHMODAT2, FILE_COMMANDS,
     FOREGROUND_COMMAND, FORKS, GROUP_OPTIONS, IOPRIO_WHO_USER, IP_OPTIONS, IPPROTO_IP, IPPROTO_IPV6,
     IPPROTO_TCP, IPPROTO_UDP, IPV6_ADD_MEMBERSHIP, MFD_NOEXEC_SEAL, MOUNTING, MSG_FASTOPEN, NAMING,
-    NEW_NAMESPACES, NEWEST, O_CLOEXEC, O_DIRECTORY, O_EXCL, O_LARGEFILE, O_NOFOLLOW, O_NONBLOCK, O_RDWR, OPENING,
-    OWNER_COMMANDS, PRIO_USER, REFUSED, REFUSED_HERE, RENAME_WHITEOUT, SET_ID_BITS, SIGCHLD, SIGNALS,
-    SOCK_DGRAM, SOCK_KIND, SOCK_SEQPACKET, SOCK_STREAM, SOCKET_COMMANDS, SOL_SOCKET, TERMINAL_COMMANDS,
-    TRUNCATING, UNSUPPORTED, WATCHING, WORKING_DIRECTORY,
+    NEW_NAMESPACES, NEWEST, O_CLOEXEC, O_DIRECTORY, O_EXCL, O_LARGEFILE, O_NOFOLLOW, O_NONBLOCK, O_RDWR,
+    OPENING, OWNER_COMMANDS, PRIO_USER, REFUSED, REFUSED_HERE, RENAME_WHITEOUT, SET_ID_BITS, SIGCHLD,
+    SIGNALS, SOCK_DGRAM, SOCK_KIND, SOCK_SEQPACKET, SOCK_STREAM, SOCKET_COMMANDS, SOL_SOCKET,
+    TERMINAL_COMMANDS, TRUNCATING, UNSUPPORTED, WATCHING, WORKING_DIRECTORY,
 };
 use super::compile::{Action, Condition, Policy, Rule, Verdict};
 use crate::wire::Sockets;
@@ -259,10 +259,10 @@ fn standing_for() -> Vec<Option<Rule>> {
         let here = |conditions: &[Condition]| from.iter().chain(conditions).copied().collect::<Vec<_>>();
         let for_both = Condition { argument: *flags, mask: ACCESS_MODE, equal: true, value: O_RDWR };
         let clauses = vec![
+            here(&[no_bits(*flags, !(O_LARGEFILE | O_CLOEXEC | O_NOFOLLOW))]),
             vec![bits(*flags, O_DIRECTORY), no_bits(*flags, O_NOFOLLOW | O_NONBLOCK)],
             here(&[bits(*flags, O_DIRECTORY), no_bits(*flags, O_NOFOLLOW)]),
             here(&[for_both, bits(*flags, O_EXCL | O_NOFOLLOW)]),
-            here(&[no_bits(*flags, !(O_LARGEFILE | O_CLOEXEC | O_NOFOLLOW))]),
         ];
         rules.push(rule(*number, Verdict::When(clauses, Action::Notify)));
     }
