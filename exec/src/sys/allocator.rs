@@ -1,8 +1,10 @@
 //! When the C library's allocator gives memory back to the kernel.
 
 /// Size from which an allocation has pages of its own, which the kernel gets back when it is freed, in bytes.
+#[cfg(target_env = "gnu")]
 const OWN_PAGES_BYTES: i32 = 1024 * 1024;
 /// Free memory that each arena keeps at its end, in bytes: twice as much, as the C library itself relates them.
+#[cfg(target_env = "gnu")]
 const KEPT_BYTES: i32 = 2 * OWN_PAGES_BYTES;
 
 /// Has large allocations of this process go back to the kernel when they are freed.
