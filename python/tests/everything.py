@@ -300,6 +300,9 @@ async def skills(skills: Any, local: Path) -> None:
     await skill.remove("src", recursive=True)
     assert [each.status for each in await skills.list()] == ["MODIFIED"]
     assert "deep/er/tool" in [each.path for each in await skill.diff()]
+    linted = await skill.lint()
+    assert linted.ok["agentskills"] and not linted.ok["anthropic"]
+    assert [finding["code"] for finding in linted.findings] == ["name_not_ascii"]
     first = (await skill.versions())[0].version
     await skill.promote(title="2", message="with tools")
     second, former, *_ = await skill.versions()

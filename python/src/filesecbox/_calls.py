@@ -20,6 +20,7 @@ from .models import (
     Diff,
     FileInfo,
     Found,
+    Lint,
     Match,
     Page,
     Pulled,
@@ -495,6 +496,11 @@ class SkillCalls(TreeCalls):
         """What the user changed."""
         decode = lambda a: [Diff.of(each) for each in a.records()]  # noqa: E731
         return Call("diffSkill", "GET", f"{self.root}/diff", decode, repeatable=True)
+
+    def lint(self) -> Call[Lint]:
+        """What other programs do not take of it."""
+        decode = lambda a: Lint.of(a.data())  # noqa: E731
+        return Call("lintSkill", "GET", f"{self.root}/lint", decode, repeatable=True)
 
     def versions(self) -> Call[list[Version]]:
         """The versions of the application that are there."""

@@ -311,6 +311,17 @@ class Diff(_Model):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Lint(_Model):
+    """Which other programs take a skill as it is: ``ok`` by program (``agentskills``, ``anthropic``, ``npx-skills``, ``claude-code``).
+
+    Each of ``findings`` has ``code``, ``class``, ``field``, ``line``, ``text`` and ``targets``, the programs that do not take the skill for it.
+    """
+
+    ok: Mapping[str, bool]
+    findings: list[Mapping[str, Any]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Version(_Model):
     """A version of an application's skill, with the facts of its last publication; ``state`` is ``current``, ``kept`` or ``staged``."""
 

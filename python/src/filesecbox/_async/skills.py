@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from .. import _calls as calls
 from .._local import local_files
-from ..models import Diff, Pulled, SkillInfo, Uploaded, Version
+from ..models import Diff, Lint, Pulled, SkillInfo, Uploaded, Version
 from .tree import AsyncTree
 
 if TYPE_CHECKING:
@@ -116,6 +116,10 @@ class AsyncSkill(AsyncTree):
     async def diff(self) -> list[Diff]:
         """What the user changed, against the application's current version."""
         return await self.box.call(self._tree.diff())
+
+    async def lint(self) -> Lint:
+        """Which other programs take the skill as it is, and why one does not."""
+        return await self.box.call(self._tree.lint())
 
     async def versions(self) -> list[Version]:
         """The versions of the application that are there, the one that was published last first."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from .. import _calls as calls
 from .._local import local_files
-from ..models import Diff, Pulled, SkillInfo, Uploaded, Version
+from ..models import Diff, Lint, Pulled, SkillInfo, Uploaded, Version
 from .tree import Tree
 
 if TYPE_CHECKING:
@@ -117,6 +117,10 @@ class Skill(Tree):
     def diff(self) -> list[Diff]:
         """What the user changed, against the application's current version."""
         return self.box.call(self._tree.diff())
+
+    def lint(self) -> Lint:
+        """Which other programs take the skill as it is, and why one does not."""
+        return self.box.call(self._tree.lint())
 
     def versions(self) -> list[Version]:
         """The versions of the application that are there, the one that was published last first."""
