@@ -104,6 +104,6 @@ pub(super) fn check_theirs(fields: &Fields, yaml: &Mapping, findings: &mut Findi
 /// Tells whether a `<` stands before a letter or `/`, with a `>` somewhere behind it.
 fn has_markup(text: &str) -> bool {
     let opens = |rest: &str| rest.starts_with(|first: char| first == '/' || first.is_ascii_alphabetic());
-    text.match_indices('<')
-        .any(|(at, _)| text.get(at + 1..).is_some_and(|rest| opens(rest) && rest.contains('>')))
+    let Some(last) = text.rfind('>') else { return false };
+    text.match_indices('<').any(|(at, _)| at < last && text.get(at + 1..).is_some_and(opens))
 }
