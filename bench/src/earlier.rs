@@ -65,7 +65,7 @@ const LANDLOCK: &[Workload] = &[
     ("`echo`, first command of a user, `landlock`", |side, number| {
         execute(&side.of(format!("first-{number}")), &["echo", "hi"])
     }),
-    // Opens about 150 files.
+    // Python opens some hundred files for it.
     ("`python3` that imports, `landlock`", |side, _| {
         execute(side, &["python3", "-c", "import json, http.client"])
     }),

@@ -41,6 +41,7 @@
 //! | Module | Holds |
 //! | --- | --- |
 //! | [`call`] | what a call asks for, read from its number and arguments |
+//! | [`elsewhere`] | a first look at the path of a file that it opens |
 //! | [`target`] | the thread that makes it: its memory, its directories |
 //! | [`beneath`] | opening what it names, beneath the run's own directories |
 //! | [`forks`] | how many processes the run has |
@@ -63,6 +64,7 @@
 mod accounts;
 mod beneath;
 mod call;
+mod elsewhere;
 mod forks;
 mod local;
 mod loopback;
@@ -305,7 +307,7 @@ impl Supervisor {
     /// Opens what stands for a directory of the host; `None` where the kernel is to judge.
     fn open(&self, notification: &Notification, opening: Opening) -> rustix::io::Result<Option<OwnedFd>> {
         let Opening { from, address, flags, mode } = opening;
-        if from == libc::AT_FDCWD && target::is_elsewhere(notification.thread, address) {
+        if from == libc::AT_FDCWD && elsewhere::is_elsewhere(notification.thread, address) {
             return Ok(None);
         }
         let Ok(target) = Target::open(self.listener.as_fd(), notification) else { return Ok(None) };

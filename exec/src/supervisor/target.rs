@@ -1,12 +1,9 @@
 //! [`Target`]: the thread that makes a call, its memory and its directories.
 
-use std::io::IoSliceMut;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 
-use nix::sys::uio::{RemoteIoVec, process_vm_readv};
-use nix::unistd::Pid;
 use rustix::fs::{
     CWD, Mode, OFlags, ResolveFlags, Timespec, Timestamps, UTIME_NOW, getxattr, openat, openat2, readlinkat,
 };
@@ -23,8 +20,6 @@ const PIECE_BYTES: u64 = 256;
 /// The sizes of an IPv4 address (`struct sockaddr_in`), and of an IPv6 address without its last field, the scope, in bytes.
 const IPV4_BYTES: usize = 16;
 const IPV6_BYTES: usize = 24;
-/// The bytes that tell whether a path may be one in `/proc` or `/dev`.
-const BEGINNING_BYTES: usize = 5;
 /// The bytes of the name of a kind of socket that are read.
 const KIND_BYTES: usize = 32;
 /// The bytes of the name of a program; the kernel keeps 15.
@@ -58,18 +53,6 @@ pub(super) enum Kind {
         is_ipv6: bool,
     },
     Unix,
-}
-
-/// Tells whether the path at `address` is certainly neither in `/proc` nor in `/dev`.
-///
-/// One system call, where [`Target`] makes several: most files that a program opens are of this kind. The caller can change the
-/// path afterwards, and the kernel judges what it is then, as if the call had not waited.
-pub(super) fn is_elsewhere(thread: i32, address: u64) -> bool {
-    let Ok(base) = usize::try_from(address) else { return false };
-    let mut beginning = [0; BEGINNING_BYTES];
-    let there = [RemoteIoVec { base, len: BEGINNING_BYTES }];
-    let read = process_vm_readv(Pid::from_raw(thread), &mut [IoSliceMut::new(&mut beginning)], &there);
-    read == Ok(BEGINNING_BYTES) && !matches!(&beginning, b"/proc" | b"/dev/" | [b'/', b'/' | b'.', ..])
 }
 
 /// The thread that makes a call.

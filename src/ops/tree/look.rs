@@ -39,16 +39,16 @@ impl Tree {
         Ok(Facts::local(stat, Some(layer)).owned(owner).pointing(target))
     }
 
-    /// What other programs do not take of a skill as it is; nothing of a workspace.
+    /// What other programs do not take of a skill as it is.
     ///
     /// # Errors
-    /// As [`storage::Files::open`].
+    /// As [`storage::Files::open`]; [`Error::Unsupported`] for a workspace.
     pub async fn lint(&self) -> Result<Vec<Finding>> {
         match (&self.id, &self.location) {
             (TreeId::Skill(_, _, skill), Location::Local { version }) => {
                 self.service.lint(self.seen(version), skill.to_string()).await
             }
-            _ => Ok(Vec::new()),
+            _ => Err(Error::Unsupported("a workspace is no skill: name one".to_owned())),
         }
     }
 
