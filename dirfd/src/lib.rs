@@ -8,6 +8,7 @@
 //! | [`mod@dir`], [`mod@open`] | [`Dir`]: opening directories and regular files in it |
 //! | [`attributes`] | what is known of a directory and its entries: modes, owners, extended attributes |
 //! | [`list`], [`make`], [`rename`], [`remove`], [`sync`] | what can be done with the entries |
+//! | [`mod@frozen`] | what is known of files that never change |
 //! | [`closed`] | entries that a process closed by their permission bits |
 //! | [`unnamed`] | files that get their name when they are whole |
 //! | [`beneath`] | the system calls under all that, by their error numbers, for callers with rules of their own |
@@ -24,6 +25,7 @@ mod dir;
 mod error;
 #[cfg(test)]
 mod fixture;
+mod frozen;
 mod list;
 mod make;
 mod open;
@@ -39,6 +41,7 @@ pub use self::attributes::ATTRIBUTE_BYTES_MAX;
 pub use self::beneath::{Links, READING, open_beneath, regular};
 pub use self::dir::Dir;
 pub use self::error::{Error, Result};
+pub use self::frozen::frozen;
 pub use self::list::Entry;
 pub use self::stat::{ETag, Kind, Stat};
 pub use self::unnamed::{PassingName, name_unnamed, open_unnamed};

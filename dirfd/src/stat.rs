@@ -6,7 +6,7 @@ use rustix::fs::{FileType, Mode};
 use serde::{Deserialize, Serialize};
 
 /// The unit of `st_blocks`, for every block size of the file system (stat(2)).
-const BLOCK_BYTES: u64 = 512;
+pub(crate) const BLOCK_BYTES: u64 = 512;
 
 /// The kind of an entry of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -46,7 +46,7 @@ pub struct Stat {
     pub mode: u32,
     /// Modification time, in nanoseconds since 1970-01-01T00:00:00Z.
     pub modified_ns: i128,
-    /// Change time of the inode, in the same unit.
+    /// Change time of the inode, in the same unit; of a file that [`frozen`](crate::frozen()) told of, the time of its birth.
     pub changed_ns: i128,
     /// Inode number.
     pub inode: u64,
@@ -101,7 +101,8 @@ impl From<rustix::fs::Stat> for Stat {
 ///
 /// It is made of inode number, size, modification and change time, all of which the kernel keeps: every write
 /// that replaces a file makes a new inode with a modification time of nanoseconds, and every write into a file moves the
-/// change time, which no process can set back.
+/// change time, which no process can set back. A [frozen](crate::frozen()) file has the time of its birth instead, because nothing writes into it
+/// and its change time moves with its names.
 #[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ETag(String);

@@ -121,7 +121,11 @@ impl Service {
             let mut fill = |id: &SkillId, into: &storage::Dir| {
                 let (file, skill) =
                     planned.source(id).ok_or_else(|| storage::Error::NotFound(id.to_string()))?;
-                archive::extract(file, skill, into).map(Some)
+                let predecessor = match scope {
+                    Scope::Baseline => store.skills().predecessor(&agent, id)?,
+                    Scope::Overlay => None,
+                };
+                archive::extract_over(file, skill, into, predecessor.as_ref()).map(Some)
             };
             let (published, leftovers) = if is_rehearsal {
                 let published = store.skills().rehearse(&options, scope, &user, &agent, &ids, &mut fill)?;

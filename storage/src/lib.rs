@@ -47,6 +47,7 @@ pub use files::{
 pub use interrupt::Interrupt;
 pub use layers::durability::Durability;
 pub use layers::projects::{Project, ProjectQuotas};
+pub use layers::sharing::Predecessor;
 pub use layers::stage;
 pub use layers::trash::Leftovers;
 pub use layers::tree::{self, Tree};

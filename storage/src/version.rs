@@ -87,6 +87,11 @@ pub(crate) fn of_entry(dir: &Dir, name: &OsStr) -> Result<Option<Version>> {
     }
 }
 
+/// Tells whether the service published this tree, and nobody put it there by hand.
+pub(crate) fn is_labelled(tree: &Dir) -> Result<bool> {
+    Ok(label(tree)?.is_some())
+}
+
 fn label(tree: &Dir) -> Result<Option<Version>> {
     let value = tree.attribute(LABEL)?;
     Ok(value.and_then(|value| String::from_utf8(value).ok()).and_then(|text| Version::parse(&text)))

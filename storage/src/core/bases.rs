@@ -59,7 +59,7 @@ impl Store {
     pub(crate) fn baseline_dir(&self, agent: &AgentId, skill: &SkillId) -> Result<Option<Dir>> {
         match self.inner.root.open_dir(&layout::baseline(agent)?) {
             Ok(dir) => match open_own(&dir, OsStr::new(skill.as_str())) {
-                Ok(dir) => Ok(Some(dir)),
+                Ok(dir) => Ok(Some(dir.frozen())),
                 Err(Error::NotFound(_) | Error::NotADirectory(_) | Error::Escape(_)) => Ok(None),
                 Err(other) => Err(other),
             },
@@ -175,7 +175,7 @@ impl Store {
         }
         match self.inner.root.open_dir(&layout::versions(agent, skill)?) {
             Ok(versions) => match open_own(&versions, OsStr::new(wanted.as_str())) {
-                Ok(dir) => Ok(Some(dir)),
+                Ok(dir) => Ok(Some(dir.frozen())),
                 Err(Error::NotFound(_)) => Ok(None),
                 Err(other) => Err(other),
             },

@@ -11,12 +11,35 @@ use crate::error::Result;
 use crate::stat::Stat;
 
 impl Dir {
+    /// This directory as one of a published version: the files in it and below never change, and versions share them. What is known of a
+    /// file, its entity tag too, then stays the same when other versions come and go ([`dirfd::frozen`]).
+    #[must_use]
+    pub(crate) fn frozen(self) -> Self {
+        Self { is_frozen: true, ..self }
+    }
+
+    /// Tells whether files here can be told apart whatever other names they get.
+    pub(crate) fn keeps_births(&self) -> bool {
+        self.dir.keeps_births()
+    }
+
+    /// A directory that was opened by its name here.
+    fn entry(&self, dir: dirfd::Dir) -> Self {
+        Self { is_frozen: self.is_frozen, ..Self::from(dir) }
+    }
+
+    /// An opened file, and what is known of it.
+    fn known(&self, file: File, stat: Stat) -> (File, Stat) {
+        let stat = if self.is_frozen { dirfd::frozen(&file, stat) } else { stat };
+        (file, stat)
+    }
+
     /// Opens the entry `name` as a directory; a link is refused.
     ///
     /// # Errors
     /// [`NotFound`](crate::Error::NotFound), [`NotADirectory`](crate::Error::NotADirectory) (also for a link).
     pub fn open_dir_entry(&self, name: &OsStr) -> Result<Self> {
-        self.with_access(|| self.dir.open_dir_entry(name)).map(Self::from)
+        self.with_access(|| self.dir.open_dir_entry(name)).map(|dir| self.entry(dir))
     }
 
     /// Opens the entry `name` as a directory, giving the service access first when a command had closed it.
@@ -26,7 +49,7 @@ impl Dir {
     /// # Errors
     /// As [`Dir::open_dir_entry`].
     pub(crate) fn open_closed_dir(&self, name: &OsStr) -> Result<Self> {
-        self.with_access(|| self.dir.open_closed_dir(name)).map(Self::from)
+        self.with_access(|| self.dir.open_closed_dir(name)).map(|dir| self.entry(dir))
     }
 
     /// Gives the service access to the file `name`, if there is one, when a command had closed it.
@@ -43,7 +66,8 @@ impl Dir {
     /// [`NotFound`](crate::Error::NotFound), [`IsDirectory`](crate::Error::IsDirectory),
     /// [`NotAFile`](crate::Error::NotAFile), [`Escape`](crate::Error::Escape).
     pub fn open_file(&self, path: &RelPath) -> Result<(File, Stat)> {
-        Ok(self.dir.open_file(path)?)
+        let (file, stat) = self.dir.open_file(path)?;
+        Ok(self.known(file, stat))
     }
 
     /// Opens the entry `name` as a regular file for reading; a link is refused.
@@ -51,7 +75,8 @@ impl Dir {
     /// # Errors
     /// As [`Dir::open_file`]; [`Escape`](crate::Error::Escape) for a link.
     pub fn open_file_entry(&self, name: &OsStr) -> Result<(File, Stat)> {
-        self.with_access(|| self.dir.open_file_entry(name))
+        let (file, stat) = self.with_access(|| self.dir.open_file_entry(name))?;
+        Ok(self.known(file, stat))
     }
 
     /// Lists the entries in the order of the directory, without `.` and `..`.
@@ -93,7 +118,10 @@ impl Dir {
     /// # Errors
     /// [`Io`](crate::Error::Io).
     pub fn stat_entry(&self, name: &OsStr) -> Result<Option<Stat>> {
-        self.with_access(|| self.dir.stat_entry(name))
+        match self.is_frozen {
+            true => self.with_access(|| self.dir.stat_frozen_entry(name)),
+            false => self.with_access(|| self.dir.stat_entry(name)),
+        }
     }
 
     /// Tells what this directory itself is.

@@ -37,11 +37,13 @@ pub(crate) const DEPTH_MAX: usize = 128;
 pub struct Dir {
     dir: dirfd::Dir,
     own: Own,
+    /// Whether the files in it and below never change: [`Dir::frozen`].
+    is_frozen: bool,
 }
 
 impl From<dirfd::Dir> for Dir {
     fn from(dir: dirfd::Dir) -> Self {
-        Self { dir, own: Own::Nothing }
+        Self { dir, own: Own::Nothing, is_frozen: false }
     }
 }
 

@@ -53,7 +53,7 @@ impl Dir {
             }
             opened => opened?,
         };
-        Ok(Self { dir, own: Own::Below })
+        Ok(Self { dir, own: Own::Below, is_frozen: false })
     }
 
     /// Opens the directory `path`, following links that stay beneath this directory.
@@ -92,18 +92,18 @@ impl Dir {
         Ok(self.below(dir))
     }
 
-    /// Opens this directory again, with a position of its own. It is the service's own as far as this one is.
+    /// Opens this directory again, with a position of its own. It is the service's own, and frozen, as far as this one is.
     ///
     /// # Errors
     /// [`Error::Io`] when descriptors run out.
     pub fn reopen(&self) -> Result<Self> {
-        Ok(Self { dir: self.retried(|| self.dir.reopen())?, own: self.own })
+        Ok(Self { dir: self.retried(|| self.dir.reopen())?, own: self.own, is_frozen: self.is_frozen })
     }
 
     /// A directory that was opened by a path below this one.
     fn below(&self, dir: dirfd::Dir) -> Self {
         let own = if self.own == Own::Below { Own::Itself } else { Own::Nothing };
-        Self { dir, own }
+        Self { dir, own, is_frozen: self.is_frozen }
     }
 
     /// Does `act`, once more when something had closed this directory of the service's own.

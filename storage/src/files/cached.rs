@@ -65,7 +65,9 @@ impl Files {
                     }
                 }
                 let baseline = format!("{}/{skill}/{path}", layout::baseline(agent).ok()?);
-                regular(open(root, &baseline, READ).ok()?, Layer::Baseline)
+                let opened = regular(open(root, &baseline, READ).ok()?, Layer::Baseline)?;
+                let stat = dirfd::frozen(&opened.file, opened.stat);
+                Some(Opened { stat, ..opened })
             }
         }
     }

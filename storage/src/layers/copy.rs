@@ -60,7 +60,11 @@ fn copy_data(from: &File, to: &File, size: u64) -> Result<()> {
     if to.metadata().map_err(failed)?.len() < length { to.set_len(length).map_err(failed) } else { Ok(()) }
 }
 
-fn copy_span(mut from: &File, mut to: &File, span: Range<u64>) -> Result<()> {
+/// Copies the bytes `span` of `from` to the same place in `to`, or as many as there are.
+///
+/// # Errors
+/// [`Error::NoSpace`], [`Error::Io`]; those of [`interrupt::check`].
+pub(crate) fn copy_span(mut from: &File, mut to: &File, span: Range<u64>) -> Result<()> {
     from.seek(io::SeekFrom::Start(span.start)).map_err(failed)?;
     to.seek(io::SeekFrom::Start(span.start)).map_err(failed)?;
     let mut left = span.end.saturating_sub(span.start);

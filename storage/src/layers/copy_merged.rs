@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use crate::interrupt;
 use crate::layers::copy::copy_file;
 use crate::layers::room::Room;
+use crate::layers::sharing::{may_share, share};
 use crate::layers::stack::{Found, Layers};
 use crate::stat::{Kind, Layer, Use};
 
@@ -14,32 +15,58 @@ use crate::stat::{Kind, Layer, Use};
 /// # Errors
 /// [`Error::TooManyEntries`] when it is deeper; [`Error::NoSpace`], [`Error::Io`]; those of [`interrupt::check`].
 pub(crate) fn copy_tree(from: &Layers, into: &Dir, owner: Option<u32>, levels: usize) -> Result<()> {
-    let Some(levels) = levels.checked_sub(1) else {
-        return Err(Error::TooManyEntries(DEPTH_MAX));
-    };
-    for child in from.children()? {
-        interrupt::check()?;
-        match from.lookup(&child.name)? {
-            Some(Found::Directory(dirs, stat, _)) => {
-                // The mode comes last: it may keep the service itself from filling the directory.
-                let made = into.create_dir(&child.name, stat.mode | 0o700)?;
-                copy_tree(&dirs, &made, owner, levels)?;
-                made.set_mode(stat.mode)?;
+    Copying { owner, shares: false }.tree(from, into, levels)
+}
+
+/// Makes everything in the merged directory `from` a version, in the empty directory `into`: it shares the files of the version that is
+/// the lower layer, and has copies of the others.
+///
+/// # Errors
+/// As [`copy_tree`].
+pub(crate) fn copy_version(from: &Layers, into: &Dir) -> Result<()> {
+    let shares = from.lower.as_ref().map(may_share).transpose()?.unwrap_or(false);
+    Copying { owner: None, shares }.tree(from, into, DEPTH_MAX)
+}
+
+struct Copying {
+    owner: Option<u32>,
+    /// Whether files of the lower layer get one more name, and are not copied.
+    shares: bool,
+}
+
+impl Copying {
+    fn tree(&self, from: &Layers, into: &Dir, levels: usize) -> Result<()> {
+        let Some(levels) = levels.checked_sub(1) else {
+            return Err(Error::TooManyEntries(DEPTH_MAX));
+        };
+        for child in from.children()? {
+            interrupt::check()?;
+            match from.lookup(&child.name)? {
+                Some(Found::Directory(dirs, stat, _)) => {
+                    // The mode comes last: it may keep the service itself from filling the directory.
+                    let made = into.create_dir(&child.name, stat.mode | 0o700)?;
+                    self.tree(&dirs, &made, levels)?;
+                    made.set_mode(stat.mode)?;
+                }
+                Some(Found::Leaf(stat, layer)) if stat.kind == Kind::File => {
+                    let (file, stat) = from.at(layer)?.open_file_entry(&child.name)?;
+                    let is_shared =
+                        self.shares && layer == Layer::Baseline && share(&file, &stat, into, &child.name)?;
+                    if !is_shared {
+                        copy_file(file, &into.create_file(&child.name, stat.mode & 0o777)?, &stat)?;
+                    }
+                }
+                Some(Found::Leaf(stat, layer)) if stat.kind == Kind::Symlink => {
+                    into.create_symlink(&from.at(layer)?.read_link(&child.name)?, &child.name)?;
+                }
+                _ => continue,
             }
-            Some(Found::Leaf(stat, layer)) if stat.kind == Kind::File => {
-                let (file, stat) = from.at(layer)?.open_file_entry(&child.name)?;
-                copy_file(file, &into.create_file(&child.name, stat.mode & 0o777)?, &stat)?;
+            if let Some(owner) = self.owner {
+                into.set_entry_owner(&child.name, owner)?;
             }
-            Some(Found::Leaf(stat, layer)) if stat.kind == Kind::Symlink => {
-                into.create_symlink(&from.at(layer)?.read_link(&child.name)?, &child.name)?;
-            }
-            _ => continue,
         }
-        if let Some(owner) = owner {
-            into.set_entry_owner(&child.name, owner)?;
-        }
+        Ok(())
     }
-    Ok(())
 }
 
 /// The room that a copy takes.

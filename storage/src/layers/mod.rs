@@ -5,6 +5,7 @@
 //! | [`tree`] | the contract of a tree; [`union`], [`live`] and [`plain`] keep it |
 //! | [`stage`], `journal`, `record` | building things aside and making them visible at once |
 //! | [`projects`] | the kernel keeps the limits of trees, where the file system does |
+//! | `sharing` | files that versions of a skill share |
 //! | `trash` | what was thrown away, until it is removed |
 
 pub mod chain;
@@ -21,6 +22,7 @@ pub mod plain;
 pub mod projects;
 pub(crate) mod record;
 pub(crate) mod room;
+pub(crate) mod sharing;
 pub(crate) mod stack;
 pub mod stage;
 pub(crate) mod trash;

@@ -48,7 +48,7 @@ impl Layers {
             Err(Error::NotFound(_)) => Ok(None),
             Err(other) => Err(other),
         };
-        Ok(Self { upper: open(upper)?, lower: open(lower)? })
+        Ok(Self { upper: open(upper)?, lower: open(lower)?.map(Dir::frozen) })
     }
 
     /// The directory of one layer.

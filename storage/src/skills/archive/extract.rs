@@ -2,7 +2,6 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::Write;
 
 use policy::RelPath;
 use rustix::fs::{Timespec, Timestamps, UTIME_OMIT};
@@ -12,9 +11,11 @@ use super::plan::{PlannedSkill, WholeTree};
 use super::source::Source;
 use super::tree::{Directory, Node, PackedFile};
 use super::unpack::Unpacker;
+use super::writing::Writing;
 use crate::dir::{DEPTH_MAX, Dir};
 use crate::error::{ArchiveError, Error, Result};
 use crate::interrupt;
+use crate::layers::sharing::Predecessor;
 use crate::version::{Contents, Digester};
 
 /// Window for reading data.
@@ -35,8 +36,22 @@ pub(crate) const DIRECTORY_MODE: u32 = 0o755;
 /// however many threads there are; [`Error::AlreadyExists`] when `into` was not empty; [`Error::TooManyEntries`] when
 /// the skill is deeper than any walk goes; [`Error::NoSpace`], [`Error::Io`]; those of [`interrupt::check`].
 pub fn extract(archive: &File, skill: &PlannedSkill, into: &Dir) -> Result<Contents> {
-    let entries =
-        extract_tree(archive, &skill.tree, Extent { files: skill.files, bytes: skill.bytes }, into)?;
+    extract_over(archive, skill, into, None)
+}
+
+/// As [`extract`], with the version that `skill` comes after: a file that has the same content and mode there is shared with it, and keeps
+/// its modification time.
+///
+/// # Errors
+/// As [`extract`].
+pub fn extract_over(
+    archive: &File,
+    skill: &PlannedSkill,
+    into: &Dir,
+    predecessor: Option<&Predecessor>,
+) -> Result<Contents> {
+    let extent = Extent { files: skill.files, bytes: skill.bytes };
+    let entries = extract_tree(archive, &skill.tree, extent, into, predecessor)?;
     let mut digester = Digester::new();
     for entry in &entries {
         let path = entry.path.as_str().as_bytes();
@@ -75,7 +90,7 @@ pub struct WrittenFile {
 /// As [`extract`].
 pub fn extract_whole(archive: &File, whole: &WholeTree, into: &Dir) -> Result<Vec<Written>> {
     let extent = Extent { files: whole.files, bytes: whole.bytes };
-    let entries = extract_tree(archive, &whole.tree, extent, into)?;
+    let entries = extract_tree(archive, &whole.tree, extent, into, None)?;
     let written = |Entry { path, content }| match content {
         Content::Directory => Written { path, file: None },
         Content::File { packed: &PackedFile { mode, size, modified, .. }, digest } => {
@@ -90,12 +105,13 @@ fn extract_tree<'plan>(
     tree: &'plan Directory,
     extent: Extent,
     into: &Dir,
+    predecessor: Option<&Predecessor>,
 ) -> Result<Vec<Entry<'plan>>> {
     let mut entries = Vec::new();
     make_directories(tree, into, &RelPath::root(), DEPTH_MAX, &mut entries)?;
     let begin = || {
         let source = Source::new(archive, WINDOW_BYTES)?;
-        Ok(Writer { source, unpacker: Unpacker::new(), into })
+        Ok(Writer { source, unpacker: Unpacker::new(), into, predecessor })
     };
     parallel::each(&mut entries, extent, begin, |writer: &mut Writer<'_>, Entry { path, content }| {
         if let Content::File { packed, digest } = content {
@@ -158,19 +174,20 @@ struct Writer<'run> {
     source: Source<'run>,
     unpacker: Unpacker,
     into: &'run Dir,
+    predecessor: Option<&'run Predecessor>,
 }
 
 impl Writer<'_> {
     /// Returns the digest of the file's bytes.
     fn file(&mut self, path: &RelPath, packed: &PackedFile) -> Result<blake3::Hash> {
-        let mut file = self.into.create_file_beneath(path, packed.mode)?;
+        let mut writing = Writing::begin(self.predecessor, self.into, path, packed)?;
         let mut hasher = blake3::Hasher::new();
         self.unpacker.unpack(&mut self.source, packed, path.as_str(), |chunk| {
             interrupt::check()?;
             hasher.update(chunk);
-            file.write_all(chunk).map_err(|error| Error::from_io("write", path, error))
+            writing.take(chunk)
         })?;
-        set_modified(&file, packed.modified, path)?;
+        writing.end()?;
         Ok(hasher.finalize())
     }
 }

@@ -18,7 +18,7 @@
 //! | `manifest`, `naming` | names of plugins; the id of each skill |
 //! | `reader` | content that planning needs |
 //! | `plan` | the order of all this |
-//! | `unpack`, `extract` | data out, counted and checked |
+//! | `unpack`, `writing`, `extract` | data out, counted and checked, and shared with the version before |
 //! | `time` | MS-DOS and Unix times |
 //! | `pack` | the other direction |
 //!
@@ -47,12 +47,13 @@ mod time;
 mod tree;
 mod unpack;
 mod wire;
+mod writing;
 
 pub use crate::error::ArchiveError;
 pub use charset::{Charset, NameEncoding};
 pub use compression::Compression;
 pub(crate) use extract::{DIRECTORY_MODE, set_modified};
-pub use extract::{Written, WrittenFile, extract, extract_whole};
+pub use extract::{Written, WrittenFile, extract, extract_over, extract_whole};
 pub use pack::{PackEntry, PackFormat, PackLimits, PackSource, Packed, pack};
 pub use plan::{Options, Plan, PlannedSkill, WholeTree, plan, plan_beside, plan_whole};
 pub use skipped::{SkipReason, Skipped};

@@ -12,9 +12,9 @@ use policy::skill_md::Metadata;
 use policy::{AgentId, Scope, SkillId, TreeId, UserId};
 
 use crate::core::usage::Flight;
-use crate::dir::DEPTH_MAX;
 use crate::error::{Error, Result};
-use crate::layers::copy_merged::{copy_tree, taken_by_copy};
+use crate::layers::copy_merged::{copy_version, taken_by_copy};
+use crate::layers::sharing::Predecessor;
 use crate::layers::stack::{Found, Layers};
 use crate::layout;
 use crate::skills::Skills;
@@ -258,11 +258,19 @@ impl Skills {
             let former = Layers { upper: None, lower: Some(former) };
             let taken = taken_by_copy(&former, None, self.store.options().files.tree_entries)?;
             self.store.admit_space_for(taken.all.bytes)?;
-            copy_tree(&former, into, None, DEPTH_MAX)?;
+            copy_version(&former, into)?;
             // A publication meanwhile may have had it removed while it was read.
             let contents = version::contents(into)?;
             if contents.version == wanted { Ok(Some(contents)) } else { Err(gone()) }
         })
+    }
+
+    /// The current version of a skill, for the next one to share its files; `None` without one, or if it may share none.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn predecessor(&self, agent: &AgentId, skill: &SkillId) -> Result<Option<Predecessor>> {
+        self.store.baseline_dir(agent, skill)?.map_or(Ok(None), Predecessor::new)
     }
 
     /// Publishes what a user sees of a skill as the application's next version.
@@ -315,7 +323,7 @@ impl Skills {
                     Status::OutOfSync | Status::Modified | Status::LocalOnly => {}
                 }
                 let _flight = self.admit_promotion(id, skill, &layers)?;
-                copy_tree(&layers, into, None, DEPTH_MAX)?;
+                copy_version(&layers, into)?;
                 merged_with.set(self.store.baseline_version(agent, skill)?);
                 Ok(None)
             })

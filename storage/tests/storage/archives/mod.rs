@@ -10,7 +10,7 @@ mod mutations;
 mod names;
 mod packing;
 mod shapes;
-
+mod sharing;
 mod taking;
 mod tar_lies;
 mod tars;
