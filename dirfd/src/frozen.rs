@@ -93,6 +93,7 @@ mod tests {
     use crate::fixture::fixture;
 
     #[test]
+    #[expect(clippy::print_stderr, reason = "a test says what it does not look at")]
     fn a_file_that_never_changes_is_the_same_with_every_name_that_it_gets_and_loses() {
         let (_temp, dir) = fixture();
         if !dir.keeps_births() {
