@@ -12,6 +12,7 @@ mod remove;
 mod stage;
 mod turn;
 
+use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -111,10 +112,6 @@ impl NoneSandbox {
     async fn ready(&self, user: &UserId, spec: &ExecSpec, term: &str) -> Result<Ready> {
         let workspace = self.workspace(user).await?;
         let directory = spec.directory.clone().unwrap_or_else(|| workspace.clone());
-        let opened = self.within("exec", user, &directory, |workspace, below, path| {
-            workspace.open(below, DIRECTORY).map_err(failed("exec", path))
-        });
-        let directory = opened.await?;
         let options = &self.inner.options;
         let words: Vec<&str> = match &spec.program {
             Program::Argv { program, arguments } => {
@@ -123,7 +120,21 @@ impl NoneSandbox {
             Program::Shell(script) => vec![&options.shell, "-c", script],
         };
         let mut words = options.launcher.iter().map(String::as_str).chain(words);
-        let mut command = Command::new(words.next().unwrap_or_default());
+        let program = words.next().unwrap_or_default();
+        let (name, searched) = (program.to_owned(), self.inner.searched(&spec.environment));
+        let opened = self.within("exec", user, &directory, move |workspace, below, path| {
+            let directory = workspace.open(below, DIRECTORY).map_err(failed("exec", path))?;
+            Ok((directory, process::found(&name, &searched)))
+        });
+        let (directory, found) = opened.await?;
+        let mut command = match found {
+            Some(file) => {
+                let mut command = Command::new(file);
+                command.arg0(program);
+                command
+            }
+            None => Command::new(program),
+        };
         command.args(words);
         command.env_clear();
         command.envs(options.inherited.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
@@ -146,6 +157,14 @@ impl NoneSandbox {
 impl Inner {
     fn timeout(&self, asked: Option<Duration>) -> Duration {
         asked.map_or(self.options.timeout_max, |timeout| timeout.min(self.options.timeout_max))
+    }
+
+    /// The directories in which a command with these variables finds programs.
+    fn searched(&self, variables: &BTreeMap<String, String>) -> String {
+        let set = variables.get("PATH").or_else(|| self.options.variables.get("PATH"));
+        let inherited =
+            || self.options.inherited.iter().any(|name| name == "PATH").then(|| std::env::var("PATH").ok());
+        set.cloned().or_else(|| inherited().flatten()).unwrap_or_default()
     }
 
     fn workspace_of(&self, user: &UserId) -> String {

@@ -1,6 +1,6 @@
 //! Runs one process of this host to its end: fed, read, and killed with all its descendants when its time is up.
 //!
-//! * [`family`]: the processes to kill. [`output`]: the output to keep. [`launcher`]: what stands before a command and could not start
+//! * [`program`]: the file to start. [`family`]: the processes to kill. [`output`]: the output to keep. [`launcher`]: what stands before a command and could not start
 //!   it.
 //! * [`live`]: one in which a caller takes part while it runs. [`terminal`]: its terminal.
 
@@ -8,6 +8,7 @@ mod family;
 mod launcher;
 pub(crate) mod live;
 mod output;
+mod program;
 mod terminal;
 
 use std::io::ErrorKind as Io;
@@ -24,6 +25,7 @@ use tokio::process::{ChildStdin, Command};
 use self::family::{Family, MARK};
 pub use self::launcher::not_launched;
 pub use self::output::HeadTail;
+pub(crate) use self::program::found;
 use crate::exec::signal_name;
 use crate::{Error, ErrorKind, ExecResult, OUTPUT_BYTES_MAX, Result};
 

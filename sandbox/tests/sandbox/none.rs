@@ -376,3 +376,33 @@ async fn with_the_reach_of_the_machine_files_outside_are_used_and_the_workspace_
     free.remove_all(&alice, &path("../out")).await.unwrap();
     assert!(!place.join("out").exists() && place.join("w").exists());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_is_found_in_the_path_that_its_command_has() {
+    let host = host().await;
+    let (first, second) = (host.root.path().join("first"), host.root.path().join("second"));
+    let program = |directory: &std::path::Path, text: &str| {
+        std::fs::create_dir_all(directory).unwrap();
+        std::fs::write(directory.join("tool"), text).unwrap();
+        std::fs::set_permissions(directory.join("tool"), PermissionsExt::from_mode(0o755)).unwrap();
+    };
+    program(&second, "#!/bin/sh\necho second \"$0\" \"$1\"\n");
+    // One without an interpreter is a script of the shell to execvp(3).
+    program(&first, "echo first $1\n");
+    let run = async |path: String| {
+        let mut spec = ExecSpec::argv("tool", ["word"]);
+        spec.environment.insert("PATH".to_owned(), path);
+        host.sandbox.exec(&host.alice, spec).await
+    };
+    let (first, second) = (first.display().to_string(), second.display().to_string());
+    let told = run(format!("{second}:{first}:/bin:/usr/bin")).await.unwrap();
+    assert_eq!(told.stdout_text(), format!("second {second}/tool word\n"));
+    let told = run(format!("{first}:{second}:/bin:/usr/bin")).await.unwrap();
+    assert_eq!(told.stdout_text(), "first word\n");
+    let none = run("/nowhere".to_owned()).await.unwrap_err();
+    assert_eq!(none.kind(), ErrorKind::NotFound);
+    // A program sees the name by which it was called.
+    let spec = ExecSpec::argv("cat", ["/proc/self/cmdline"]);
+    let told = host.sandbox.exec(&host.alice, spec).await.unwrap();
+    assert_eq!(told.stdout_text(), "cat\0/proc/self/cmdline\0");
+}
