@@ -65,7 +65,7 @@ pub(crate) fn lending(bench: &Bench) -> Result<Vec<Row>> {
     let own = Side::new(service, Tree::Workspace);
     let lent = own.of("lender".to_owned());
     let bare = Side::new(&bench.relaxed.bare, Tree::Workspace);
-    let mut rows = small(bench, &own, &lent)?;
+    let mut rows = small(bench, [&lent, &own, &bare])?;
     rows.extend(large(bench, &runner, [&lent, &own, &bare])?);
     drop(runner);
     rows.extend(many(bench)?);
@@ -102,17 +102,17 @@ fn lend(service: &Service, workspace: &Path) -> Result<Runner> {
 }
 
 /// A read, a write and a command.
-fn small(bench: &Bench, own: &Side, lent: &Side) -> Result<Vec<Row>> {
+fn small(bench: &Bench, [lent, own, bare]: [&Side; 3]) -> Result<Vec<Row>> {
     let (mut lines, mut echo) = (Lines::default(), connect(bench.relaxed.bare.address, "/echo")?);
     let bytes = fixture::small();
     let write =
         |side: &Side| with_body("PUT", &side.target("raw/lent.txt?parents=true"), "text/plain", &bytes);
-    for side in [own, lent] {
+    for side in [lent, own, bare] {
         lines.of(side)?.call(&write(side))?;
     }
     let frame = "x".repeat(bytes.len());
     let mut measure = |name: &str, goal, request: &dyn Fn(&Side) -> Vec<u8>| {
-        let sides = [Asked::Tree(lent), Asked::Tree(own), Asked::Echo];
+        let sides = [Asked::Tree(lent), Asked::Tree(own), Asked::Echo, Asked::Tree(bare)];
         let figures = bench.compare(sides, |asked| {
             let sample = match asked {
                 Asked::Tree(side) => {
@@ -122,7 +122,7 @@ fn small(bench: &Bench, own: &Side, lent: &Side) -> Result<Vec<Row>> {
             };
             Ok(figure(&sample))
         })?;
-        let figures = figures.map(Some).into_iter().chain([None]).collect();
+        let figures = figures.map(Some).into();
         Ok::<_, Failure>(Row { name: name.to_owned(), unit: Unit::Micros, figures, goal })
     };
     Ok(vec![

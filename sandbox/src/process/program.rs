@@ -37,10 +37,6 @@ pub(crate) fn found(program: &str, path: &str) -> Option<PathBuf> {
     None
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "programs of the host are not stored, and are looked for as execvp(3) does"
-)]
 fn is_started_by_kernel(file: &Path) -> std::io::Result<bool> {
     // A pipe in its place would keep the reader waiting.
     let opened = File::options().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(file)?;
@@ -60,6 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "programs of a host are no stored files")]
     fn the_first_file_of_a_name_is_found_and_what_is_not_plain_is_left_to_others() {
         let temp = tempfile::tempdir().unwrap();
         let make = |at: &str, content: &[u8], mode: u32| {
