@@ -30,7 +30,7 @@ const WORKSPACE: Floors = &[
 
 const DIRFD: Floors = &[
     &["remove", "unnamed"],
-    &["attributes", "closed", "list", "make", "open", "rename", "sync"],
+    &["attributes", "closed", "frozen", "list", "make", "open", "rename", "sync"],
     &["fixture"],
     &["beneath", "dir"],
     &["error", "stat", "trace"],

@@ -4,7 +4,6 @@ use std::ffi::OsStr;
 use std::fs::File;
 
 use policy::RelPath;
-use rustix::fs::{Timespec, Timestamps, UTIME_OMIT};
 
 use super::parallel::{self, Extent};
 use super::plan::{PlannedSkill, WholeTree};
@@ -190,14 +189,4 @@ impl Writer<'_> {
         writing.end()?;
         Ok(hasher.finalize())
     }
-}
-
-/// Gives a file the modification time that an archive has for it, in seconds since 1970.
-pub(crate) fn set_modified(file: &File, modified: Option<i64>, path: &RelPath) -> Result<()> {
-    let Some(seconds) = modified else { return Ok(()) };
-    let times = Timestamps {
-        last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
-        last_modification: Timespec { tv_sec: seconds, tv_nsec: 0 },
-    };
-    rustix::fs::futimens(file, &times).map_err(|errno| Error::from_errno("utimens", path, errno))
 }

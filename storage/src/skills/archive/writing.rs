@@ -6,8 +6,8 @@ use std::io::Write;
 use std::os::unix::fs::FileExt;
 
 use policy::RelPath;
+use rustix::fs::{Timespec, Timestamps, UTIME_OMIT};
 
-use super::extract::set_modified;
 use super::tree::PackedFile;
 use crate::dir::Dir;
 use crate::error::{Error, Result};
@@ -113,4 +113,14 @@ fn has(file: &File, mut offset: u64, bytes: &[u8]) -> bool {
         offset += piece.len() as u64;
         is_same
     })
+}
+
+/// Gives a file the modification time that an archive has for it, in seconds since 1970.
+pub(crate) fn set_modified(file: &File, modified: Option<i64>, path: &RelPath) -> Result<()> {
+    let Some(seconds) = modified else { return Ok(()) };
+    let times = Timestamps {
+        last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
+        last_modification: Timespec { tv_sec: seconds, tv_nsec: 0 },
+    };
+    rustix::fs::futimens(file, &times).map_err(|errno| Error::from_errno("utimens", path, errno))
 }
