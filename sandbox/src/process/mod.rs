@@ -1,7 +1,7 @@
 //! Runs one process of this host to its end: fed, read, and killed with all its descendants when its time is up.
 //!
-//! * [`program`]: the file to start. [`family`]: the processes to kill. [`output`]: the output to keep. [`launcher`]: what stands before a command and could not start
-//!   it.
+//! * [`program`]: the file to start. [`launcher`]: what stands before a command and could not start it.
+//! * [`family`]: the processes to kill. [`output`]: the output to keep.
 //! * [`live`]: one in which a caller takes part while it runs. [`terminal`]: its terminal.
 
 mod family;

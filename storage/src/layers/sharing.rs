@@ -50,7 +50,9 @@ pub(crate) fn may_share(dir: &Dir) -> Result<bool> {
 /// # Errors
 /// [`Error::AlreadyExists`], [`Error::NoSpace`], [`Error::Io`].
 pub(crate) fn share(file: &File, stat: &Stat, into: &Dir, name: &OsStr) -> Result<bool> {
-    if stat.kind != Kind::File || stat.owner != rustix::process::geteuid().as_raw() {
+    let is_ours = stat.kind == Kind::File && stat.owner == rustix::process::geteuid().as_raw();
+    // A copy would lose the bits beyond these.
+    if !is_ours || stat.mode & !0o777 != 0 {
         return Ok(false);
     }
     match dirfd::name_unnamed(file, into, name) {
@@ -91,7 +93,10 @@ mod tests {
         let stat = Stat::from(rustix::fs::fstat(&file).unwrap());
         assert!(share(&file, &stat, &dir, again).unwrap());
         let of_another = Stat { owner: stat.owner ^ 1, ..stat.clone() };
-        assert!(!share(&file, &of_another, &dir, OsStr::new("d")).unwrap());
+        let with_more = Stat { mode: 0o4755, ..stat.clone() };
+        for other in [of_another, with_more] {
+            assert!(!share(&file, &other, &dir, OsStr::new("d")).unwrap());
+        }
         assert!(matches!(share(&file, &stat, &dir, again), Err(Error::AlreadyExists(_))));
         dir.remove_file(name).unwrap();
         dir.remove_file(again).unwrap();
