@@ -43,7 +43,7 @@ fn take_plain(file: &File, options: &Options) {
     if let Ok(plan) = archive::plan(file, options) {
         assert!(!plan.skills.is_empty(), "a plan has a skill");
         for skill in &plan.skills {
-            unpacked(skill.files, skill.bytes, |into| archive::extract(file, skill, into).is_ok());
+            unpacked(skill.files, skill.bytes, |into| archive::extract(file, skill, into, None).is_ok());
         }
     }
     if let Ok(whole) = archive::plan_whole(file, options) {

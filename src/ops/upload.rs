@@ -125,7 +125,7 @@ impl Service {
                     Scope::Baseline => store.skills().predecessor(&agent, id)?,
                     Scope::Overlay => None,
                 };
-                archive::extract_over(file, skill, into, predecessor.as_ref()).map(Some)
+                archive::extract(file, skill, into, predecessor.as_ref()).map(Some)
             };
             let (published, leftovers) = if is_rehearsal {
                 let published = store.skills().rehearse(&options, scope, &user, &agent, &ids, &mut fill)?;

@@ -234,7 +234,7 @@ mod tests {
         assert_eq!(plan.skills.len(), 1, "{plan:?}");
         let root = Dir::ambient_open(temp.path()).unwrap();
         let dir = root.create_dir(OsStr::new("out"), 0o755).unwrap();
-        archive::extract(spool.file(), &plan.skills[0], &dir).unwrap();
+        archive::extract(spool.file(), &plan.skills[0], &dir, None).unwrap();
         for (name, content) in files {
             let path = RelPath::parse(name.strip_prefix("s/").unwrap()).unwrap();
             let (mut file, stat) = dir.open_file(&path).unwrap();

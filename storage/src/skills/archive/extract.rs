@@ -28,22 +28,14 @@ pub(crate) const DIRECTORY_MODE: u32 = 0o755;
 ///
 /// `archive` is the file that was planned. Files get the mode and, where the archive has one, the modification
 /// time that were planned; nothing is made durable, which is the publisher's one `syncfs`. A large skill is written
-/// by up to four threads. After an error `into` holds a part of the skill and is to be removed.
+/// by up to four threads. With the version that `skill` comes after, `predecessor`, a file that has the same content and mode there is
+/// shared with it, and keeps its modification time. After an error `into` holds a part of the skill and is to be removed.
 ///
 /// # Errors
 /// [`Error::Archive`] when data is damaged or not as declared, naming the first such file in the order of the tree
 /// however many threads there are; [`Error::AlreadyExists`] when `into` was not empty; [`Error::TooManyEntries`] when
 /// the skill is deeper than any walk goes; [`Error::NoSpace`], [`Error::Io`]; those of [`interrupt::check`].
-pub fn extract(archive: &File, skill: &PlannedSkill, into: &Dir) -> Result<Contents> {
-    extract_over(archive, skill, into, None)
-}
-
-/// As [`extract`], with the version that `skill` comes after: a file that has the same content and mode there is shared with it, and keeps
-/// its modification time.
-///
-/// # Errors
-/// As [`extract`].
-pub fn extract_over(
+pub fn extract(
     archive: &File,
     skill: &PlannedSkill,
     into: &Dir,

@@ -53,7 +53,7 @@ pub use crate::error::ArchiveError;
 pub use charset::{Charset, NameEncoding};
 pub use compression::Compression;
 pub(crate) use extract::DIRECTORY_MODE;
-pub use extract::{Written, WrittenFile, extract, extract_over, extract_whole};
+pub use extract::{Written, WrittenFile, extract, extract_whole};
 pub use pack::{PackEntry, PackFormat, PackLimits, PackSource, Packed, pack};
 pub use plan::{Options, Plan, PlannedSkill, WholeTree, plan, plan_beside, plan_whole};
 pub use skipped::{SkipReason, Skipped};

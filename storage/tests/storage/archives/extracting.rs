@@ -68,7 +68,7 @@ fn of_several_damaged_files_the_first_is_named_on_every_run() {
     for _ in 0..50 {
         let place = tempfile::tempdir().unwrap();
         let into = Dir::ambient_open(place.path()).unwrap();
-        match storage::archive::extract(&upload, &plan.skills[0], &into) {
+        match storage::archive::extract(&upload, &plan.skills[0], &into, None) {
             Err(Error::Archive(ArchiveError::Checksum { name })) => assert_eq!(name, "061"),
             other => panic!("{other:?}"),
         }

@@ -122,6 +122,6 @@ fn extracting_over_a_file_that_is_there_fails() {
     into.create_file(OsStr::new("SKILL.md"), 0o644).unwrap();
     let upload = super::taking::upload(&zip([file("a/SKILL.md", b"x")]));
     let plan = storage::archive::plan(&upload, &Options::default()).unwrap();
-    let result = storage::archive::extract(&upload, &plan.skills[0], &into);
+    let result = storage::archive::extract(&upload, &plan.skills[0], &into, None);
     assert!(matches!(result, Err(Error::AlreadyExists(_))));
 }

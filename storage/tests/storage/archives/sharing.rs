@@ -26,7 +26,7 @@ fn publish(fixture: &Fixture, is_staged: bool, files: &[(&str, &[u8], u32)]) -> 
     let skills = fixture.store.skills();
     let fill = &mut |skill: &SkillId, dir: &Dir| {
         let predecessor = skills.predecessor(&agent(), skill)?;
-        archive::extract_over(&upload, &plan.skills[0], dir, predecessor.as_ref()).map(Some)
+        archive::extract(&upload, &plan.skills[0], dir, predecessor.as_ref()).map(Some)
     };
     let options = storage::PublishOptions { is_staged, ..publisher("m") };
     let (user, ids) = (user_id("m"), [skill_id("s")]);
@@ -56,36 +56,20 @@ fn a_version_shares_what_is_as_before_and_nothing_else() {
     let large = b"0123456789abcdef".repeat(20_000);
     let mut cut = large.clone();
     cut[200_000] ^= 1;
-    let first = publish(
-        &fixture,
-        false,
-        &[
-            HEADER,
-            ("same", &large, 0o644),
-            ("same.stored", &large, 0o755),
-            ("数据/空", b"", 0o644),
-            ("late", &large, 0o644),
-            ("late.stored", &large, 0o644),
-            ("early", b"one", 0o644),
-            ("mode", b"text", 0o644),
-            ("length", b"short", 0o644),
-        ],
-    );
-    let second = publish(
-        &fixture,
-        false,
-        &[
-            HEADER,
-            ("same", &large, 0o644),
-            ("same.stored", &large, 0o755),
-            ("数据/空", b"", 0o644),
-            ("late", &cut, 0o644),
-            ("late.stored", &cut, 0o644),
-            ("early", b"two", 0o644),
-            ("mode", b"text", 0o755),
-            ("length", b"shorter", 0o644),
-        ],
-    );
+    let version = |late: &[u8], early: &[u8], mode, length: &[u8]| {
+        let unchanged: [(&str, &[u8], u32); 4] =
+            [HEADER, ("same", &large, 0o644), ("same.stored", &large, 0o755), ("数据/空", b"", 0o644)];
+        let others = [
+            ("late", late, 0o644),
+            ("late.stored", late, 0o644),
+            ("early", early, 0o644),
+            ("mode", b"text", mode),
+            ("length", length, 0o644),
+        ];
+        publish(&fixture, false, &[&unchanged[..], &others].concat())
+    };
+    let first = version(&large, b"one", 0o644, b"short");
+    let second = version(&cut, b"two", 0o755, b"shorter");
     for path in ["SKILL.md", "same", "same.stored", "数据/空"] {
         assert_eq!(inode(&fixture, &first, path), inode(&fixture, &second, path), "{path}");
     }

@@ -80,7 +80,7 @@ fn take_into(file: &File, plan: Plan, options: &Options, stage: &Dir) -> Result<
     let mut total = 0;
     for skill in &plan.skills {
         let into = stage.create_dir(OsStr::new(skill.id.as_str()), 0o755).unwrap();
-        let extracted = archive::extract(file, skill, &into)?;
+        let extracted = archive::extract(file, skill, &into, None)?;
         assert_eq!((extracted.files, extracted.bytes), (skill.files, skill.bytes));
         // The version worked out on the way is the one that the tree has.
         assert_eq!(extracted.version, storage::version::digest(&into).unwrap());
