@@ -46,6 +46,9 @@ const STACK_BYTES: usize = 256 * 1024;
 /// Starts the processes of runs; holds what is the same for all of them.
 pub(super) struct Spawner {
     stack: Vec<u8>,
+    /// For the messages to a first process. Nothing is written to it here, so each first process gets pages only for what
+    /// it receives: memory that it asked for itself would be written to as a whole.
+    packets: [Vec<u8>; 2],
     launcher: Pid,
     /// The launcher itself, for the first processes of mounted runs.
     myself: OwnedFd,
@@ -67,6 +70,7 @@ impl Spawner {
             rustix::process::pidfd_open(rustix::process::getpid(), rustix::process::PidfdFlags::empty())?;
         Ok(Self {
             stack: vec![0; STACK_BYTES],
+            packets: [vec![0; PACKET_BYTES_MAX], vec![0; PACKET_BYTES_MAX]],
             launcher: nix::unistd::getpid(),
             myself,
             root,
@@ -97,7 +101,7 @@ impl Spawner {
         group: Option<BorrowedFd<'_>>,
         users: Option<&OwnedFd>,
     ) -> io::Result<(Pid, OwnedFd, SharedClock)> {
-        let Self { stack, closing, root: Some(root), myself, .. } = self else {
+        let Self { stack, packets: [order, packet], closing, root: Some(root), myself, .. } = self else {
             return Err(io::ErrorKind::InvalidInput.into());
         };
         let (ours, theirs) = wire::packet_sockets()?;
@@ -113,12 +117,11 @@ impl Spawner {
         };
         let first = Parent::First { users: surroundings.users };
         let closing = closing.as_ref();
-        let mut packet = vec![0; PACKET_BYTES_MAX];
-        init::live(&surroundings, &theirs, &busy, |turn| match turn {
+        init::live(&surroundings, (&theirs, order), &busy, |turn| match turn {
             Start::First(request, descriptors) => start(stack, closing, request, descriptors, first),
             Start::Next(request, descriptors) => {
                 let closing = closing.map(|closing| closing.of(request));
-                let (busy, packet) = (&busy, packet.as_mut_slice());
+                let (busy, packet) = (&busy, &mut *packet);
                 sys::spawn_beside(stack, move || {
                     let Err(failure) = become_next(request, descriptors, closing, busy, packet);
                     failure.report(descriptors.run.as_fd());

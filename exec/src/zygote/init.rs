@@ -35,7 +35,7 @@ use super::root::{self, LauncherNetwork, SHARED_MEMORY, WORKSPACE};
 use super::shared_clock::SharedClock;
 use crate::step::Step;
 use crate::sys;
-use crate::wire::{self, Arrived, Descriptors, PACKET_BYTES_MAX, Report, Request, Sockets, TreeLocation};
+use crate::wire::{self, Arrived, Descriptors, Report, Request, Sockets, TreeLocation};
 
 /// Size of the memory shared between the processes of a run, as `tmpfs(5)` takes it.
 const SHARED_MEMORY_SIZE: &str = "64m";
@@ -67,13 +67,13 @@ pub(super) enum Start<'a> {
     Next(&'a Request, &'a Descriptors<OwnedFd>),
 }
 
-/// Lives as the first process of a run: prepares what is the same for every run, takes its run from `orders`, and
-/// stays until the end of the run. Does not return.
+/// Lives as the first process of a run: prepares what is the same for every run, takes its run from the socket `orders`, with
+/// room for a packet, and stays until the end of the run. Does not return.
 ///
 /// `start` starts a command.
 pub(super) fn live(
     surroundings: &Surroundings<'_>,
-    orders: &OwnedFd,
+    (orders, buffer): (&OwnedFd, &mut [u8]),
     busy: &SharedClock,
     mut start: impl FnMut(Start<'_>) -> io::Result<Pid>,
 ) -> ! {
@@ -83,9 +83,7 @@ pub(super) fn live(
     let needed = network.into_iter().chain(needed).flatten().map(|fd| fd.as_raw_fd());
     sys::close_all_but(&[0, 1, 2].into_iter().chain(needed).collect::<Vec<_>>());
     let prepared = prepare(surroundings);
-    let mut buffer = vec![0; PACKET_BYTES_MAX];
-    let Ok(Some(Arrived::Run(request, descriptors))) = wire::receive_order(orders.as_fd(), &mut buffer)
-    else {
+    let Ok(Some(Arrived::Run(request, descriptors))) = wire::receive_order(orders.as_fd(), buffer) else {
         // The launcher closed the socket: it needs this process no more.
         sys::exit_now(0)
     };

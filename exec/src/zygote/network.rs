@@ -22,7 +22,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::wait::waitpid;
@@ -40,6 +40,8 @@ use crate::wire::{self, NetworkReport};
 const SPARES: u64 = 8;
 /// How long this process leaves the processor to the run that has just taken one.
 const PAUSE: Duration = Duration::from_millis(1);
+/// How long it leaves the processors to the start of the service, which tries the walls meanwhile.
+const BEGINNING: Duration = Duration::from_millis(100);
 /// How long after a failure it tries again ahead of need.
 const RETRY: Duration = Duration::from_secs(1);
 /// Largest message, in bytes; there is one kind, and it is empty but for a letter.
@@ -48,8 +50,9 @@ const MESSAGE_BYTES: usize = 16;
 /// Buffers of TCP connections, as `tcp(7)` has them: smallest, first and largest size in bytes. The largest is the only
 /// one that is lower than usual. The kernel bounds the memory of all TCP buffers of the machine together, so that one
 /// user must not need all of it with the sockets that a run may have.
-const BUFFERS: [(&str, &str); 2] =
-    [("sys/net/ipv4/tcp_rmem", "4096 131072 262144"), ("sys/net/ipv4/tcp_wmem", "4096 16384 262144")];
+const BUFFERS: [(&str, &str); 2] = [("tcp_rmem", "4096 131072 262144"), ("tcp_wmem", "4096 16384 262144")];
+/// Where they are set, below `/proc`.
+const SETTINGS: &str = "sys/net/ipv4";
 
 /// The user that owns the user namespace of this process. A process of that user has every capability over what is in
 /// the namespace (`user_namespaces(7)`), so it must be neither the service's user nor one of a run's, which begin at 2^30.
@@ -176,6 +179,7 @@ struct Network {
 impl Maker<'_> {
     /// Makes namespaces until the service closes its end.
     fn serve(mut self) -> io::Result<Infallible> {
+        let begun = Instant::now();
         let mut has_failed = false;
         loop {
             let spares = self.made.checked_sub(self.taken);
@@ -183,7 +187,7 @@ impl Maker<'_> {
                 None => Some(Duration::ZERO),
                 Some(SPARES..) => None,
                 Some(_) if has_failed => Some(RETRY),
-                Some(_) => Some(PAUSE),
+                Some(_) => Some(BEGINNING.saturating_sub(begun.elapsed()).max(PAUSE)),
             };
             if self.hears(patience)? {
                 self.taken += 1;
@@ -226,9 +230,12 @@ impl Maker<'_> {
 
     /// Bounds the buffers of connections in the network of this process, where `/proc/sys` can be written to.
     fn bound_buffers(&self) {
+        // The kernel compares each name of this path with those of every network that there is.
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let Ok(settings) = openat(self.proc, SETTINGS, flags, Mode::empty()) else { return };
         for (name, sizes) in BUFFERS {
             let flags = OFlags::WRONLY | OFlags::CLOEXEC;
-            if let Ok(setting) = openat(self.proc, name, flags, Mode::empty()) {
+            if let Ok(setting) = openat(&settings, name, flags, Mode::empty()) {
                 let _ = fs::File::from(setting).write_all(sizes.as_bytes());
             }
         }
