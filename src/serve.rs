@@ -14,7 +14,7 @@ use crate::access::{Access, key_file, now};
 use crate::audit::{self, Audit, Syncs};
 use crate::config::{AuditDurability, Config, ConfigError, CredentialSources, Durability, WhenFull};
 use crate::confine::{self, Confined};
-use crate::http::{self, App};
+use crate::http::{self, App, AppParts};
 use crate::local::LocalSandbox;
 use crate::log_lines;
 use crate::mcp::Mcp;
@@ -67,7 +67,7 @@ pub fn serve_with(
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let mcp =
             config.mcp.enabled.then(|| open_mcp(&config, &service)).transpose()?.map(extend).map(Arc::new);
-        let app = App {
+        let app = App::from(AppParts {
             mcp,
             compat: config.compat.enabled.then_some(config.compat.skill_rules),
             shares: config.shares.enabled.then(|| config.shares.public_url.clone().into()),
@@ -78,7 +78,7 @@ pub fn serve_with(
             logs_requests: config.log.requests,
             connections: config.limits.connections.clone(),
             token_seconds_max: config.access.token_seconds_max,
-        };
+        });
         // Dropping the runtime waits for the work that has begun, uploads included, so that the registry ends with
         // everything.
         runtime.block_on(listen(&config, app))

@@ -32,6 +32,7 @@ mod tree;
 mod users;
 mod workspaces;
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use axum::Router;
@@ -46,9 +47,12 @@ use crate::config::{ConnectionLimits, SkillRules};
 use crate::mcp::Mcp;
 use crate::ops::Service;
 
-/// The state that every handler gets.
+/// The state that every handler gets. A request is given it for each layer and handler that it passes, so it is one pointer.
 #[derive(Clone)]
-pub struct App {
+pub struct App(Arc<AppParts>);
+
+/// The parts of [`App`].
+pub struct AppParts {
     /// The operations of the service.
     pub service: Arc<Service>,
     /// Who may ask for it.
@@ -69,6 +73,20 @@ pub struct App {
     pub shares: Option<Arc<str>>,
     /// The longest time for which a signed token can be issued, in seconds.
     pub token_seconds_max: u64,
+}
+
+impl From<AppParts> for App {
+    fn from(parts: AppParts) -> Self {
+        Self(Arc::new(parts))
+    }
+}
+
+impl Deref for App {
+    type Target = AppParts;
+
+    fn deref(&self) -> &AppParts {
+        &self.0
+    }
 }
 
 /// The service's own routes, with what happens around each.

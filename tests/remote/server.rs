@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::middleware;
 use filesecbox::access::signed::Keys;
 use filesecbox::access::{Access, Credentials, Role, Token};
-use filesecbox::http::{self, App};
+use filesecbox::http::{self, App, AppParts};
 use filesecbox::ops::Service;
 use filesecbox::{config, serve};
 use sandbox::{AgentId, Sandbox, ServiceOptions, ServiceSandbox, UserId};
@@ -60,7 +60,7 @@ impl Server {
             ("monitor", Role::Monitor),
         ];
         let tokens = roles.map(|(name, role)| Token::from_text(name, role, name)).into();
-        let app = App {
+        let app = App::from(AppParts {
             service: Arc::clone(&service),
             access: Arc::new(Access::new(Credentials { tokens, keys: Keys::default() })),
             is_guarded: false,
@@ -71,7 +71,7 @@ impl Server {
             shares: None,
             compat: None,
             token_seconds_max: 60,
-        };
+        });
         let stopping = CancellationToken::new();
         let address = runtime.block_on(async {
             serve::tend(&service);
