@@ -14,6 +14,7 @@
 //! | [`walls`] | programs, Landlock rulesets, the system call filter |
 //! | [`loopback`], [`socket_tables`] | loopback addresses of runs, and what listens there |
 //! | [`census`] | how many processes there are |
+//! | [`workloads`] | how much of the processors each user has used |
 //! | [`sys`] | the system calls without a safe wrapper |
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing))]
 
@@ -32,6 +33,7 @@ mod sys;
 mod tier;
 mod walls;
 mod wire;
+mod workloads;
 mod zygote;
 
 pub use error::Error;

@@ -14,4 +14,3 @@ pub(crate) mod processor_share;
 pub mod projects;
 pub(crate) mod residents;
 pub(crate) mod run;
-pub(crate) mod workloads;

@@ -35,7 +35,8 @@
 //!   is no address at which another program of the host finds the proxy.
 //!
 //! Each run has a supervisor of its own, one thread of the service with a low priority, so that a run which floods it
-//! waits for itself. The thread ends with the last process of the run. If it dies with the service, the kernel answers
+//! waits for itself. Its work counts for the run's user, and it gives way to all others when that user has used more than a fair
+//! part of the processors. The thread ends with the last process of the run. If it dies with the service, the kernel answers
 //! `ENOSYS`.
 //!
 //! | Module | Holds |
@@ -45,6 +46,7 @@
 //! | [`target`] | the thread that makes it: its memory, its directories |
 //! | [`beneath`] | opening what it names, beneath the run's own directories |
 //! | [`forks`] | how many processes the run has |
+//! | [`effort`] | how much it works for the run |
 //! | [`proxy`] | connecting it to the egress proxy |
 //! | [`local`] | UNIX sockets of the run |
 //! | [`loopback`] | its sockets of TCP |
@@ -64,6 +66,7 @@
 mod accounts;
 mod beneath;
 mod call;
+mod effort;
 mod elsewhere;
 mod forks;
 mod local;
@@ -91,6 +94,7 @@ use rustix::thread::CapabilitySet;
 use self::accounts::Accounts;
 use self::beneath::Grounds;
 use self::call::{Attribute, Call, Change, Object, Opening, Receiver};
+use self::effort::Effort;
 use self::forks::Forks;
 use self::local::LocalSockets;
 use self::loopback::LoopbackSockets;
@@ -103,6 +107,7 @@ use self::target::Target;
 use self::temporary::Temporary;
 use crate::loopback::Loopback;
 use crate::sys::{self, Answer, Notification};
+use crate::workloads::ServiceWork;
 
 /// Size of the stack of a supervisor, in bytes.
 const STACK_BYTES: usize = 128 * 1024;
@@ -130,6 +135,8 @@ pub(crate) struct Supervised {
     pub(crate) temporary: Option<OwnedFd>,
     /// Its home directory.
     pub(crate) home: String,
+    /// The account of its user for what is worked for it.
+    pub(crate) work: Option<ServiceWork>,
 }
 
 /// Starts the supervisor of the run whose group of processes is `group`, and whose calls arrive on `listener`.
@@ -156,6 +163,7 @@ pub(crate) fn start(supervised: Supervised, listener: OwnedFd, group: i32) -> io
         loopback: supervised.loopback.map(|own| LoopbackSockets::new(own, group, proxy)),
         local: supervised.walls.map(|walls| LocalSockets::new(walls, supervised.temporary)),
         identity: supervised.identity,
+        effort: Effort::new(supervised.work),
         group,
         listener,
     };
@@ -173,6 +181,7 @@ struct Supervisor {
     accounts: Option<Accounts>,
     /// The uid and gid of the run, where they are not the service's.
     identity: Option<u32>,
+    effort: Effort,
     /// The group of the run's processes.
     group: i32,
 }
@@ -215,6 +224,7 @@ impl Supervisor {
                 {
                     let _ = sys::answer(self.listener.as_fd(), notification.id, answer);
                 }
+                self.effort.count();
             } else if happened.intersects(PollFlags::HUP | PollFlags::ERR) {
                 // Linux 5.9; Landlock is newer.
                 return;

@@ -20,33 +20,56 @@ use crate::wire::{self, Report};
 
 /// Makes a user namespace for the service, or tells why not.
 pub(super) fn answer(owner: u32, reply: &OwnedFd) {
-    let _ = match swap_owner(owner) {
-        Ok(namespace) => wire::send(reply.as_fd(), b"namespace", &[namespace.as_fd()]),
+    let made = swap_owner(owner);
+    let _ = match &made {
+        Ok((namespace, _)) => wire::send(reply.as_fd(), b"namespace", &[namespace.as_fd()]),
         Err(error) => {
             let errno = error.raw_os_error().unwrap_or(libc::EINVAL);
             wire::send_message(reply.as_fd(), &Report::Failed { step: Step::Clone, errno })
         }
     };
+    // While the service uses the namespace.
+    if let Ok((_, maker)) = made {
+        maker.end();
+    }
+}
+
+/// The process with which a namespace was made.
+struct Maker {
+    process: Pid,
+    /// It lives until this is closed.
+    socket: OwnedFd,
+}
+
+impl Maker {
+    fn end(self) {
+        drop(self.socket);
+        let _ = waitpid(self.process, None);
+    }
 }
 
 /// Makes the user namespace in which this process's own id and `owner` change places, and hands it out.
 ///
 /// # Errors
 /// As `clone(2)` and `user_namespaces(7)`: `EPERM` without `CAP_SETUID`, `CAP_SETGID` and `CAP_SETFCAP`.
-fn swap_owner(owner: u32) -> io::Result<OwnedFd> {
+fn swap_owner(owner: u32) -> io::Result<(OwnedFd, Maker)> {
     let own = rustix::process::geteuid().as_raw();
     let (ours, theirs) = wire::packet_sockets()?;
-    let Some(child) = sys::fork_into(CloneFlags::CLONE_NEWUSER, None)? else {
+    let Some(process) = sys::fork_into(CloneFlags::CLONE_NEWUSER, None)? else {
         // The end of the other half is what this process waits for: it must not hold it open itself.
         drop(ours);
         let Err(_) = offer_namespace(&theirs);
         sys::exit_now(0)
     };
     drop(theirs);
-    let made = receive_namespace(&ours, child, own, owner);
-    drop(ours);
-    let _ = waitpid(child, None);
-    made
+    let maker = Maker { process, socket: ours };
+    match receive_namespace(&maker.socket, process, own, owner) {
+        Ok(namespace) => Ok((namespace, maker)),
+        Err(error) => {
+            maker.end();
+            Err(error)
+        }
+    }
 }
 
 /// In the new namespace: hands out a descriptor of it, and lives until it is no longer needed.

@@ -24,11 +24,11 @@ use crate::error::Error;
 use crate::service::networks::Networks;
 use crate::service::networks::loopbacks::Loopbacks;
 use crate::service::residents::{Resident, Residents, Surroundings};
-use crate::service::workloads::Workloads;
 use crate::supervisor::ProxyConnection;
 use crate::sys;
 use crate::walls::programs::Programs;
 use crate::wire::{self, Descriptors, Request};
+use crate::workloads::Workloads;
 
 /// How often and how long a send waits for a launcher that is behind.
 const BEHIND_WAIT: Duration = Duration::from_millis(1);

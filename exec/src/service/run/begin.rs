@@ -91,7 +91,10 @@ impl Launcher {
         let is_residents = handed_over.is_ok();
         let HandedOver { reports, through, mounts, supervised } = match handed_over {
             Ok(handed_over) => handed_over,
-            Err(request) => self.launch(&spec, &stdio, request, &run_network, &bounds).await?,
+            Err(request) => {
+                let work = working.of_service();
+                self.launch(&spec, &stdio, request, &run_network, &bounds, work).await?
+            }
         };
         let pipes = stdio.ours;
         let has_own_uid = identity.is_some();

@@ -21,6 +21,7 @@ use crate::supervisor::Supervised;
 use crate::tier::Network;
 use crate::walls::landlock::{Own, open_path};
 use crate::wire::{self, Descriptors, MOUNTS_MAX, Next, Request, TreeLocation, packet_sockets};
+use crate::workloads::ServiceWork;
 
 impl Launcher {
     /// Gives a run to a resident. Gives the request back when the resident is gone.
@@ -49,6 +50,7 @@ impl Launcher {
         mut request: Request,
         run_network: &RunNetwork,
         bounds: &Bounds,
+        work: Option<ServiceWork>,
     ) -> Result<HandedOver, Error> {
         let clones = match self.mounts() {
             true => Some(Clones::of(&spec.attachments, bounds.code_in_trees)?),
@@ -89,6 +91,7 @@ impl Launcher {
             walls: walls.filter(|_| connects),
             temporary,
             home: spec.view.scratch.display().to_string(),
+            work,
         });
         Ok(HandedOver { reports, through, mounts, supervised })
     }

@@ -18,9 +18,9 @@ use crate::service::run::result::ExecResult;
 use crate::service::run::spec::{RunSpec, deadline, remaining};
 use crate::service::run::stdio::ServicePipes;
 use crate::service::run::watch::Watch;
-use crate::service::workloads::Working;
 use crate::step::Step;
 use crate::supervisor::Supervised;
+use crate::workloads::Working;
 
 /// A run that the launcher has. Dropping it kills the whole tree of processes.
 #[must_use]

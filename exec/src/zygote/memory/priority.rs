@@ -2,7 +2,7 @@
 //!
 //! Commands have one niceness, so a user with a hundred busy processes would leave a hundredth of the processors to the short command
 //! of another one. What is lowered cannot be raised again without privileges, so a user whose commands have a few busy processes,
-//! which is usual, keeps what all have. Runs that end before they are watched are accounted for in `service/workloads.rs`.
+//! which is usual, keeps what all have. Runs that end before they are watched are accounted for in `workloads.rs`.
 
 use std::collections::{HashMap, HashSet};
 

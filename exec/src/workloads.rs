@@ -2,7 +2,8 @@
 //! begin as those that give way to all others.
 //!
 //! A run with many busy processes is lowered (`zygote/memory/priority.rs`), but not before it has lived for a while. Without this
-//! account, a user who begins one short run with a hundred busy processes after the other would never give way.
+//! account, a user who begins one short run with a hundred busy processes after the other would never give way. Neither would one
+//! whose processes only make calls that the [supervisors](crate::supervisor) of their runs answer: these wait, and the service works.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -19,6 +20,8 @@ const AT_ONCE: Duration = Duration::from_millis(500);
 const REMEMBERED: u32 = 4;
 /// How long a run is accounted for that is ended by force: a longer one with many busy processes was lowered meanwhile.
 const BY_FORCE: Duration = Duration::from_millis(200);
+/// How many times what the service works for a call is accounted for: its caller works about as long.
+const CALLER: u32 = 2;
 /// Users of whom no work need be remembered are forgotten when there are so many.
 const USERS: usize = 1_024;
 
@@ -86,6 +89,23 @@ impl Workloads {
     }
 }
 
+/// The work that a thread of the service does for the calls of one run.
+#[derive(Debug)]
+pub(crate) struct ServiceWork {
+    workloads: Arc<Workloads>,
+    user: UserId,
+}
+
+impl ServiceWork {
+    /// Accounts for what was worked for the run's calls; tells whether its user has used more than a fair part lately. It counts
+    /// [twice](CALLER): no account knows of the caller's own work before the run has ended.
+    pub(crate) fn add(&self, worked: Duration) -> bool {
+        let now = Instant::now();
+        self.workloads.add(&self.user, worked * CALLER, now);
+        self.workloads.is_heavy(&self.user, now)
+    }
+}
+
 /// The work of one run. When it is dropped, the run was ended by force: then it counts as if it had used all processors for
 /// [`BY_FORCE`], because the kernel drops the figures of processes that it kills with their namespace.
 #[derive(Debug)]
@@ -98,6 +118,12 @@ impl Working {
     /// Whether the command is to give way.
     pub(crate) fn gives_way(&self) -> bool {
         self.account.as_ref().is_some_and(|(workloads, user)| workloads.is_heavy(user, self.began))
+    }
+
+    /// The account for what the service does for the calls of the run.
+    pub(crate) fn of_service(&self) -> Option<ServiceWork> {
+        let (workloads, user) = self.account.clone()?;
+        Some(ServiceWork { workloads, user })
     }
 
     /// The run has ended by itself, after all its processes together had used the processors for `worked`.
@@ -166,6 +192,20 @@ mod tests {
         assert!(workloads.begin(Some(&alice)).gives_way());
         one.end(Duration::ZERO);
         assert!(!workloads.begin(Some(&user("bob"))).gives_way());
+    }
+
+    #[test]
+    fn work_for_the_calls_of_a_run_is_much_while_the_run_goes_on() {
+        let workloads = Arc::new(of_two_processors());
+        let alice = user("alice");
+        let run = workloads.begin(Some(&alice));
+        let work = run.of_service().unwrap();
+        assert!(!work.add(Duration::from_millis(200)) && !run.gives_way());
+        assert!(work.add(Duration::from_millis(200)));
+        assert!(
+            workloads.begin(Some(&alice)).gives_way() && !workloads.begin(Some(&user("bob"))).gives_way()
+        );
+        assert!(workloads.begin(None).of_service().is_none());
     }
 
     #[test]
