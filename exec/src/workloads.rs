@@ -71,7 +71,7 @@ impl Workloads {
 
     fn add(&self, user: &UserId, worked: Duration, now: Instant) {
         let mut of_users = self.of_users.lock().unwrap_or_else(PoisonError::into_inner);
-        if of_users.len() >= USERS {
+        if of_users.len() >= USERS && !of_users.contains_key(user) {
             of_users.retain(|_, load| !self.left(*load, now).is_zero());
         }
         let before = of_users.get(user).map_or(Duration::ZERO, |load| self.left(*load, now));

@@ -172,6 +172,36 @@ os._exit(0)";
     assert_eq!((result.stdout.as_str(), result.stderr.as_str()), ("{3} 3\n", ""));
 }
 
+/// What a command has left behind worked for it, although nobody waits for it any more.
+#[tokio::test]
+async fn a_user_whose_commands_leave_busy_processes_behind_gives_way() {
+    let sandbox = sandbox!();
+    let policy = async || {
+        let spec = sandbox.spec("python3", &["-c", "import os; print(os.sched_getscheduler(0))"]);
+        sandbox.launcher.run(spec).await.unwrap().stdout
+    };
+    assert_eq!(policy().await, "3\n");
+    // What was worked is worked off in a second and a half, and the machine may be busy with other things.
+    for _ in 0..30 {
+        let leaving = (0..8).map(|_| {
+            let script = "import os, time
+for _ in range(4):
+    if os.fork() == 0:
+        while True: pass
+time.sleep(0.3)";
+            let (launcher, spec) = (sandbox.launcher.clone(), sandbox.spec("python3", &["-c", script]));
+            tokio::spawn(async move { launcher.run(spec).await.unwrap().exit_code })
+        });
+        for left in leaving.collect::<Vec<_>>() {
+            assert_eq!(left.await.unwrap(), 0);
+        }
+        if policy().await == "5\n" {
+            return;
+        }
+    }
+    panic!("it does not give way");
+}
+
 #[tokio::test]
 async fn arguments_of_128_kib_arrive_and_more_is_refused() {
     let sandbox = sandbox!();

@@ -7,8 +7,8 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::sys;
 use crate::workloads::ServiceWork;
 
-/// Calls from one look at the work to the next; many thousands are answered in a second.
-const CALLS: u32 = 64;
+/// Calls from one look at the work to the next. A look costs a hundredth of what they do.
+const CALLS: u32 = 16;
 
 /// The work of this thread.
 pub(super) struct Effort {
@@ -44,5 +44,41 @@ impl Effort {
             let _ = sys::leave_processors_to_others(0);
             self.gives_way = true;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use policy::UserId;
+
+    use super::*;
+    use crate::workloads::Workloads;
+
+    /// Lets a thread of its own work for `user` and answer calls; whether it gives way to all others afterwards.
+    fn gives_way(workloads: &Arc<Workloads>, user: &str, work: Duration, calls: u32) -> bool {
+        let account = workloads.begin(Some(&UserId::parse(user).unwrap())).of_service();
+        let thread = std::thread::spawn(move || {
+            let mut effort = Effort::new(account);
+            let worked = || Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap();
+            while worked() < work {}
+            (0..calls).for_each(|_| effort.count());
+            // The forty-first field is the policy (proc_pid_stat(5), sched(7)).
+            let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+            stat.rsplit(") ").next().unwrap().split(' ').nth(38) == Some("5")
+        });
+        thread.join().unwrap()
+    }
+
+    #[test]
+    fn who_works_much_for_a_user_gives_way_and_so_does_who_works_for_them_next() {
+        let workloads = Arc::new(Workloads::default());
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        // Of this, and of what its caller worked, a little more may be used at once than the account allows.
+        let much = Duration::from_millis(135) * u32::try_from(processors).unwrap();
+        assert!(!gives_way(&workloads, "alice", much, CALLS - 1));
+        assert!(gives_way(&workloads, "alice", much, CALLS));
+        assert!(!gives_way(&workloads, "bob", Duration::ZERO, 10 * CALLS));
     }
 }

@@ -315,8 +315,8 @@ pub(crate) enum Report {
         signal: Option<i32>,
         /// The limit that the run went beyond.
         limit: Option<Limit>,
-        /// For how long the process, and those of its descendants that were collected, used a processor; `None` of a first process,
-        /// whose descendants the kernel kills and does not count.
+        /// For how long the process and its descendants used a processor; `None` where some of them were killed, whom the kernel
+        /// does not count, and of a first process.
         worked: Option<Duration>,
     },
 }

@@ -19,6 +19,11 @@ pub(crate) fn group(leader: Pid) -> bool {
     killpg(leader, Signal::SIGKILL) != Err(Errno::EPERM)
 }
 
+/// Tells whether processes are left in the group of `leader`, which has been collected.
+pub(crate) fn has_left(leader: Pid) -> bool {
+    killpg(leader, None) != Err(Errno::ESRCH)
+}
+
 /// Kills the first process of a run that has a process namespace; the kernel kills the rest (pid_namespaces(7)).
 pub(crate) fn first(process: Pid) {
     let _ = kill(process, Signal::SIGKILL);

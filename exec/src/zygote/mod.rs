@@ -365,10 +365,10 @@ impl Loop {
                 if let (Some(users), Some(namespace)) = (&mut self.users, run.users.take()) {
                     users.take_back(namespace);
                 }
-                let _ = wire::send_message(
-                    run.socket.as_fd(),
-                    &run.exited(dead, limit, sys::work_of_children().saturating_sub(before)),
-                );
+                // Of what the process left behind, which was killed, nobody knows how much it worked.
+                let worked = (is_alone || !kill::has_left(pid))
+                    .then(|| sys::work_of_children().saturating_sub(before));
+                let _ = wire::send_message(run.socket.as_fd(), &run.exited(dead, limit, worked));
                 self.memory.ended(run.charge.run, run.watched);
             }
         }

@@ -112,7 +112,7 @@ impl Run {
         }
     }
 
-    /// The report to the service when the process has ended, after having `worked`; `found` is a limit for which the kernel ended it.
+    /// The report to the service when the process has ended, after having `worked` as far as that is known; `found` is a limit for which the kernel ended it.
     ///
     /// Where some processes of a run wait for memory that their group has not, one that could not wait was seen to end by
     /// `SIGSEGV`: the kernel could not give it a page in a place where it may not wait. It was ended for want of memory,
@@ -121,14 +121,14 @@ impl Run {
         &self,
         Dead { code, signal, .. }: Dead,
         found: Option<Limit>,
-        worked: Duration,
+        worked: Option<Duration>,
     ) -> Report {
         let limit = self.limit.or(found);
         let signal = match (limit, signal) {
             (Some(Limit::Memory), Some(libc::SIGSEGV | libc::SIGBUS)) => Some(libc::SIGKILL),
             (_, signal) => signal,
         };
-        Report::Exited { code, signal, limit, worked: Some(worked).filter(|_| !self.has_own_processes) }
+        Report::Exited { code, signal, limit, worked: worked.filter(|_| !self.has_own_processes) }
     }
 }
 
@@ -165,7 +165,7 @@ mod tests {
         let run = run(0, busy);
         let ended = |signal, found| {
             let dead = Dead { pid: run.pid, code: None, signal: Some(signal) };
-            match run.exited(dead, found, Duration::ZERO) {
+            match run.exited(dead, found, Some(Duration::ZERO)) {
                 Report::Exited { signal, .. } => signal,
                 other => panic!("{other:?}"),
             }
