@@ -20,7 +20,7 @@ const AT_ONCE: Duration = Duration::from_millis(500);
 const REMEMBERED: u32 = 4;
 /// How long a run is accounted for that is ended by force: a longer one with many busy processes was lowered meanwhile.
 const BY_FORCE: Duration = Duration::from_millis(200);
-/// How many times what the service works for a call is accounted for: its caller works about as long.
+/// How many times what the service works for a call is accounted for: its caller is taken to work as long.
 const CALLER: u32 = 2;
 /// Users of whom no work need be remembered are forgotten when there are so many.
 const USERS: usize = 1_024;

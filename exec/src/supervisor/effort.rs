@@ -7,15 +7,15 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::sys;
 use crate::workloads::ServiceWork;
 
-/// Calls from one look at the work to the next. A look costs a hundredth of what they do.
-const CALLS: u32 = 16;
+/// Rounds of the thread from one look at its work to the next.
+const ROUNDS: u32 = 16;
 
 /// The work of this thread.
 pub(super) struct Effort {
     /// The account of the run's user.
     account: Option<ServiceWork>,
-    /// Calls that were answered since the last look.
-    calls: u32,
+    /// Rounds since the last look.
+    rounds: u32,
     /// What this thread had worked then.
     worked: Duration,
     /// Whether it gives way to all other threads, which cannot be taken back.
@@ -24,17 +24,16 @@ pub(super) struct Effort {
 
 impl Effort {
     pub(super) fn new(account: Option<ServiceWork>) -> Self {
-        Self { account, calls: 0, worked: Duration::ZERO, gives_way: false }
+        Self { account, rounds: 0, worked: Duration::ZERO, gives_way: false }
     }
 
-    /// Counts a call that was answered. A user who has others work too much gives way with all that is done for them: so does this
-    /// thread, as far as this run is concerned.
+    /// Counts a round, whatever was answered in it. This thread gives way when the user of the run has used too much.
     pub(super) fn count(&mut self) {
-        self.calls += 1;
-        if self.calls < CALLS {
+        self.rounds += 1;
+        if self.rounds < ROUNDS {
             return;
         }
-        self.calls = 0;
+        self.rounds = 0;
         let Some(account) = &self.account else { return };
         let now = clock_gettime(ClockId::ThreadCPUTime);
         let now = Duration::try_from(now).unwrap_or_default();
@@ -56,14 +55,14 @@ mod tests {
     use super::*;
     use crate::workloads::Workloads;
 
-    /// Lets a thread of its own work for `user` and answer calls; whether it gives way to all others afterwards.
-    fn gives_way(workloads: &Arc<Workloads>, user: &str, work: Duration, calls: u32) -> bool {
+    /// Lets a thread of its own work for `user` in so many rounds; whether it gives way to all others afterwards.
+    fn gives_way(workloads: &Arc<Workloads>, user: &str, work: Duration, rounds: u32) -> bool {
         let account = workloads.begin(Some(&UserId::parse(user).unwrap())).of_service();
         let thread = std::thread::spawn(move || {
             let mut effort = Effort::new(account);
             let worked = || Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap();
             while worked() < work {}
-            (0..calls).for_each(|_| effort.count());
+            (0..rounds).for_each(|_| effort.count());
             // The forty-first field is the policy (proc_pid_stat(5), sched(7)).
             let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
             stat.rsplit(") ").next().unwrap().split(' ').nth(38) == Some("5")
@@ -75,10 +74,10 @@ mod tests {
     fn who_works_much_for_a_user_gives_way_and_so_does_who_works_for_them_next() {
         let workloads = Arc::new(Workloads::default());
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        // Of this, and of what its caller worked, a little more may be used at once than the account allows.
+        // Counted twice, a little more than the account allows at once.
         let much = Duration::from_millis(135) * u32::try_from(processors).unwrap();
-        assert!(!gives_way(&workloads, "alice", much, CALLS - 1));
-        assert!(gives_way(&workloads, "alice", much, CALLS));
-        assert!(!gives_way(&workloads, "bob", Duration::ZERO, 10 * CALLS));
+        assert!(!gives_way(&workloads, "alice", much, ROUNDS - 1));
+        assert!(gives_way(&workloads, "alice", much, ROUNDS));
+        assert!(!gives_way(&workloads, "bob", Duration::ZERO, 10 * ROUNDS));
     }
 }

@@ -224,7 +224,6 @@ impl Supervisor {
                 {
                     let _ = sys::answer(self.listener.as_fd(), notification.id, answer);
                 }
-                self.effort.count();
             } else if happened.intersects(PollFlags::HUP | PollFlags::ERR) {
                 // Linux 5.9; Landlock is newer.
                 return;
@@ -232,6 +231,7 @@ impl Supervisor {
             if waits {
                 self.try_again();
             }
+            self.effort.count();
         }
     }
 
