@@ -147,9 +147,11 @@ impl Streams {
     /// # Errors
     /// As [`Streams::new`].
     pub(super) fn take_output(&mut self, stream: Stream, capture: &mut Capture) -> Result<(), Error> {
-        if stream == Stream::Err && self.sink.is_none() {
-            // Output that was written before stands before it, noticed or not.
-            self.read(Stream::Out, capture);
+        // Output that was written before stands before it, noticed or not. A sink has room for one piece, so that standard
+        // error is read at its next event.
+        let brought = stream == Stream::Err && self.read(Stream::Out, capture);
+        if brought && self.sink.is_some() {
+            return Ok(());
         }
         if self.read(stream, capture) { self.watch_output() } else { Ok(()) }
     }
@@ -237,4 +239,39 @@ impl Streams {
 /// Gives a busy pipe more room; the default stays when the user's share of pipe memory is used up.
 fn widen(pipe: BorrowedFd<'_>) {
     let _ = fcntl(pipe, FcntlArg::F_SETPIPE_SZ(WIDE_PIPE_BYTES));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::service::run::stdio::StdioPipes;
+
+    /// What is shown of output that was written to standard output first, when only standard error was noticed.
+    fn shown(sink: Option<mpsc::Sender<Chunk>>) -> (String, Streams) {
+        let pipes = StdioPipes::open(None, None).unwrap();
+        let [_, out, err] = pipes.theirs(io::stdin().as_fd()).map(|end| end.try_clone_to_owned().unwrap());
+        let mut streams = Streams::new(pipes.ours, vec![0; Buffers::BYTES].into(), sink).unwrap();
+        let mut capture = Capture::new(100);
+        for _ in 0..2 {
+            if let Some(sink) = &mut streams.sink {
+                sink.room = sink.sender.clone().try_reserve_owned().ok();
+            }
+            if capture.total(Stream::Out) == 0 {
+                rustix::io::write(&out, b"out ").unwrap();
+                rustix::io::write(&err, b"err ").unwrap();
+            }
+            streams.take_output(Stream::Err, &mut capture).unwrap();
+        }
+        (capture.both(), streams)
+    }
+
+    #[tokio::test]
+    async fn what_was_written_to_standard_output_first_is_shown_first() {
+        assert_eq!(shown(None).0, "out err ");
+        let (sender, mut pieces) = mpsc::channel(2);
+        let (both, _streams) = shown(Some(sender));
+        assert_eq!(both, "out err ");
+        let order = [pieces.recv().await, pieces.recv().await].map(|piece| piece.map(|piece| piece.stream));
+        assert_eq!(order, [Some(Stream::Out), Some(Stream::Err)]);
+    }
 }
