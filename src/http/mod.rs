@@ -36,10 +36,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, Request, State};
-use axum::middleware::{Next, from_fn_with_state};
-use axum::response::{IntoResponse, Response};
-use tower_http::catch_panic::CatchPanicLayer;
+use axum::middleware::from_fn_with_state;
 
 pub use self::routes::operations;
 use crate::access::Access;
@@ -94,19 +91,6 @@ pub fn router(app: App) -> Router {
     routes::router(&app)
         .fallback(answer::problem::no_route)
         .method_not_allowed_fallback(answer::problem::no_method)
-        // Handlers bound their bodies themselves, each with its own limit.
-        .layer(DefaultBodyLimit::disable())
-        .layer(from_fn_with_state(app.clone(), enter))
-        .layer(CatchPanicLayer::custom(answer::problem::panicked))
         .layer(from_fn_with_state(app.clone(), middleware::observe::observe))
         .with_state(app)
-}
-
-/// Comes before the handler of each route: no foreign page and no ambiguous head gets there. One layer for both checks,
-/// because each layer costs half a microsecond.
-async fn enter(State(app): State<App>, request: Request, next: Next) -> Response {
-    match middleware::guard::same_origin(&app, &request).and_then(|()| middleware::head::check(&request)) {
-        Ok(()) => next.run(request).await,
-        Err(problem) => problem.into_response(),
-    }
 }

@@ -113,6 +113,11 @@ impl RequestLog {
         self.noted.lock().caller.as_ref().map(|caller| caller.role.word())
     }
 
+    /// Tells of the facts noted so far. Nothing can be noted meanwhile.
+    pub(super) fn tell(&self, of: impl FnOnce(&Noted)) {
+        of(&self.noted.lock());
+    }
+
     /// The facts noted so far.
     pub(super) fn noted(&self) -> Noted {
         self.noted.lock().clone()

@@ -100,12 +100,10 @@ pub(super) async fn receive(app: &App, account: &UserId, request: Request) -> Re
     let limits = app.service.archive_limits();
     let (limit, files_max) = (limits.upload_bytes, limits.entries);
     let (mut left, mut passed_over) = (limit, 0_u64);
-    let (parts, body) = request.into_parts();
-    let (body, undelivered) = form::in_doses(body);
+    let (request, undelivered) = form::in_doses(request);
     let unreadable = |error: &str| Problem::invalid(format!("the form cannot be read: {error}"));
-    let mut form = Multipart::from_request(Request::from_parts(parts, body), app)
-        .await
-        .map_err(|error| unreadable(&error.body_text()))?;
+    let mut form =
+        Multipart::from_request(request, app).await.map_err(|error| unreadable(&error.body_text()))?;
     let gathered = Gathered::new(app.service.spool(account).await?);
     let mut writing = Writing { app, account, gathered, steps: Vec::new(), bytes: 0 };
     let (mut title, mut is_default, mut files) = (None, false, 0);

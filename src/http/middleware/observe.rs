@@ -1,5 +1,10 @@
-//! The steps around every request: an id, a line in the log, figures, perhaps a span, and for changes an audit record.
+//! The steps around every request: an id, the checks of its head, a line in the log, figures, perhaps a span, and for changes an audit
+//! record.
+//!
+//! They are one layer, because each layer around all routes costs a request some allocations: the handler and the layers below it
+//! are copied in each.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -8,15 +13,18 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderValue, Method};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use futures_util::FutureExt as _;
 use http_body::Body as _;
 use policy::Scope;
 
 use crate::audit::record::now;
 use crate::audit::{Effect, Entry, UNANSWERED};
 use crate::http::App;
-use crate::http::answer::problem::{Failed, Problem};
+use crate::http::answer::problem::{self, Failed, Problem};
 use crate::http::compat::failure;
 use crate::http::devbox::dialect;
+use crate::http::middleware::guard;
+use crate::http::middleware::head;
 use crate::http::middleware::request_span::RequestSpan;
 use crate::http::middleware::slow_body::{Pace, SlowBody};
 use crate::http::request_log::{self, Noted, RequestLog};
@@ -35,7 +43,8 @@ pub(in crate::http) async fn observe(State(app): State<App>, request: Request, n
     let traced = RequestSpan::begin(&app, request.headers(), method, route, &facts);
     let request = paced(request, &app, &facts);
 
-    let answering = answer(&app, &facts, method, matched.clone(), request, next);
+    // In a box, because what it takes to answer a request is some kilobytes, and each of these steps would move them.
+    let answering = Box::pin(answer(&app, &facts, method, route, request, next));
     let answering = context::within(traced.as_ref().map(|traced| traced.context), answering);
     let response = request_log::scope_of(Arc::clone(&facts), answering).await;
     let response = dialect::translated(route, response);
@@ -48,7 +57,7 @@ pub(in crate::http) async fn observe(State(app): State<App>, request: Request, n
         traced.answered(status, code);
     }
     if app.logs_requests {
-        log(&facts, method, route, status, took);
+        facts.tell(|noted| log(&facts, noted, method, route, status, took));
     }
     if let Ok(value) = HeaderValue::try_from(facts.id.as_str()) {
         response.headers_mut().insert(request_log::REQUEST_ID, value);
@@ -61,47 +70,58 @@ async fn answer(
     app: &App,
     facts: &Arc<RequestLog>,
     method: &'static str,
-    matched: Option<MatchedPath>,
+    route: &str,
     request: Request,
     next: Next,
 ) -> Response {
-    let Some(matched) = matched else { return next.run(request).await };
-    let action = || format!("{method} {}", matched.as_str());
+    let action = || format!("{method} {route}");
     let audit = app.service.audit();
-    if !facts.is_change {
-        let response = next.run(request).await;
+    let slot = match facts.is_change.then(|| audit.reserve()).transpose() {
+        Ok(slot) => slot,
+        Err(error) => return Problem::from(error).into_response(),
+    };
+    let slot = slot.map(|mut slot| {
+        let (left, of_left) = (Arc::clone(facts), action());
+        slot.expect(move || {
+            let noted = left.noted();
+            (noted.account(), entry(&left, noted, of_left, None))
+        });
+        slot
+    });
+    let response = guarded(app, request, next).await;
+    let Some(slot) = slot else {
         if facts.is_refused() {
             let noted = facts.noted();
             audit.note_refused(&noted.account(), entry(facts, noted, action(), Some(&response)));
         }
         return response;
-    }
-    let action = action();
-    let mut slot = match audit.reserve() {
-        Ok(slot) => slot,
-        Err(error) => return Problem::from(error).into_response(),
     };
-    let (left, of_left) = (Arc::clone(facts), action.clone());
-    slot.expect(move || {
-        let noted = left.noted();
-        (noted.account(), entry(&left, noted, of_left, None))
-    });
-    let response = next.run(request).await;
     let noted = facts.noted();
     let account = noted.account();
     if noted.caller.is_none() {
         // An unknown caller did nothing; a bounded number of such requests is recorded.
         slot.release();
         if noted.is_refused {
-            audit.note_refused(&account, entry(facts, noted, action, Some(&response)));
+            audit.note_refused(&account, entry(facts, noted, action(), Some(&response)));
         }
         return response;
     }
     let effect = effect(&noted, &response);
-    match slot.charge(&account, effect, entry(facts, noted, action, Some(&response))).await {
+    match slot.charge(&account, effect, entry(facts, noted, action(), Some(&response))).await {
         Ok(()) => response,
         Err(error) => Problem::from(error).into_response(),
     }
+}
+
+/// Has the handler answer, where no foreign page and no ambiguous head asks, and answers for one that panics.
+async fn guarded(app: &App, request: Request, next: Next) -> Response {
+    let answering = async {
+        match guard::same_origin(app, &request).and_then(|()| head::check(&request)) {
+            Ok(()) => next.run(request).await,
+            Err(problem) => problem.into_response(),
+        }
+    };
+    AssertUnwindSafe(answering).catch_unwind().await.unwrap_or_else(problem::panicked)
 }
 
 /// Tells by its answer whether a request for a change may have changed something. A run may, however it ended.
@@ -183,11 +203,7 @@ fn entry(facts: &RequestLog, noted: Noted, action: String, response: Option<&Res
 }
 
 /// One line a request. No query, body or token, and no path but the route's template.
-fn log(facts: &RequestLog, method: &str, route: &str, status: u16, took: Duration) {
-    if !tracing::enabled!(target: "filesecbox::request", tracing::Level::INFO) {
-        return;
-    }
-    let noted = facts.noted();
+fn log(facts: &RequestLog, noted: &Noted, method: &str, route: &str, status: u16, took: Duration) {
     let took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
     tracing::info!(
         target: "filesecbox::request",

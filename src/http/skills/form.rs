@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
 use axum::body::{Body, BodyDataStream, Bytes};
+use axum::extract::{DefaultBodyLimit, Request};
 use futures_util::Stream;
 
 /// Bytes that a form may have before the next byte of an archive: what precedes it and the head of its part.
@@ -33,11 +34,15 @@ struct Doses {
     is_pausing: bool,
 }
 
-/// Wraps the body of a form.
-pub(in crate::http) fn in_doses(body: Body) -> (Body, Undelivered) {
+/// Wraps the body of a request with a form. Its length is for the caller to bound.
+pub(in crate::http) fn in_doses(request: Request) -> (Request, Undelivered) {
     let undelivered = Undelivered::default();
-    let doses = Doses { body: body.into_data_stream(), undelivered: undelivered.clone(), is_pausing: false };
-    (Body::from_stream(doses), undelivered)
+    let mut request = request.map(|body| {
+        let body = body.into_data_stream();
+        Body::from_stream(Doses { body, undelivered: undelivered.clone(), is_pausing: false })
+    });
+    DefaultBodyLimit::disable().apply(&mut request);
+    (request, undelivered)
 }
 
 impl Stream for Doses {

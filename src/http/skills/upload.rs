@@ -177,9 +177,8 @@ async fn receive(app: &App, user: &UserId, request: Request) -> Result<Vec<Archi
         let stream = request.into_body().into_data_stream().map(|chunk| chunk.map_err(|_| broken()));
         return Ok(vec![Archive { spool: spool(app, user, stream, &mut left).await?, file_name: None }]);
     }
-    let (parts, body) = request.into_parts();
-    let (body, undelivered) = form::in_doses(body);
-    let mut form = Multipart::from_request(Request::from_parts(parts, body), app)
+    let (request, undelivered) = form::in_doses(request);
+    let mut form = Multipart::from_request(request, app)
         .await
         .map_err(|error| Problem::invalid(format!("the form cannot be read: {}", error.body_text())))?;
     let mut archives = Vec::new();
