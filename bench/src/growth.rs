@@ -22,8 +22,10 @@ pub(crate) const LAYOUT: Layout = Layout {
 
 /// Skills that a command of a workspace sees, in the rows about that.
 const SKILLS: [usize; 4] = [0, 1, 8, 64];
-/// Users who come back after a pause, and the pause: longer than namespaces and views are kept ready for them.
+/// Users who come back after a pause, and the pause: too many for namespaces to be kept ready for each.
 const PAUSED: usize = 100;
+/// Users who come back again and again after the pause, as agents do whose models think in between: so few that namespaces are kept.
+const AGENTS: usize = 4;
 const PAUSE: Duration = Duration::from_millis(2_500);
 /// Clients that the many users come through.
 const CLIENTS: usize = 32;
@@ -84,6 +86,12 @@ fn first_runs(bench: &Bench, weaker: &Service) -> Result<Vec<Row>> {
         let slice = Slice { calls: PAUSED, ..bench.effort.slice };
         Ok(figure(&load::serial(lines.of(side)?, slice, &mut || again.next().unwrap_or_default())?))
     })?;
+    let agents = bench.compare(isolated(bench, weaker, "tiny"), |side| {
+        std::thread::sleep(PAUSE);
+        let mut each = (0..AGENTS).map(|user| execute(&side.of(format!("agent-{user}")), &ECHO)).cycle();
+        let slice = Slice { calls: AGENTS, ..bench.effort.slice };
+        Ok(figure(&load::serial(lines.of(side)?, slice, &mut || each.next().unwrap_or_default())?))
+    })?;
     let sides = isolated(bench, weaker, "tiny");
     let later = bench.compare(sides, |side| latency(bench, &mut lines, side, &execute(side, &ECHO)))?;
     let row = |name: &str, figures: [Figure; 4], goal| Row {
@@ -99,6 +107,7 @@ fn first_runs(bench: &Bench, weaker: &Service) -> Result<Vec<Row>> {
             "≤ 2.0 × a later one in a skill, 1.6 in a workspace",
         ),
         row("`echo`, the first after a pause, p50", paused, "≤ 1.3 × a later one"),
+        row("`echo`, each after a pause, few users, p50", agents, "≤ 1.3 × a later one"),
         row("`echo`, one after the other, p50", later, "–"),
     ])
 }

@@ -8,12 +8,13 @@ use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use policy::attachment::Role;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::fstat;
 use rustix::net::{Shutdown, shutdown};
+use tokio::time::Instant;
 
 use crate::error::Error;
 use crate::service::mounts::Attachment;
@@ -21,8 +22,10 @@ use crate::service::networks::NetworkNamespace;
 use crate::service::own_mounts::OwnMounts;
 use crate::wire::{Ceilings, Sockets, Whole};
 
-/// How long a resident waits for a run.
-const IDLE: Duration = Duration::from_secs(2);
+/// How long a resident waits for a run: longer than an agent's model mostly takes from one command to the next.
+const IDLE: Duration = Duration::from_secs(30);
+/// How long after a run another one follows at once. While as many wait as may, no other gets a resident.
+const AT_ONCE: Duration = Duration::from_secs(2);
 /// How many residents wait at once, for all users together. Each has a copy of the launcher's memory that no process
 /// writes to, a few mounts, and the process that is to become the next command.
 const WAITING_MAX: usize = 16;
@@ -159,8 +162,10 @@ impl Residents {
         }
     }
 
-    /// Tells whether there was another run in these surroundings a moment ago, so that a third is to be expected: a
-    /// caller who runs one command and goes shall not cost more than that. `false` also where none may wait.
+    /// Tells whether there was another run in these surroundings lately, so that a third is to be expected: a
+    /// caller who runs one command and goes shall not cost more than that. `false` also where none may wait. Where there is no place for a
+    /// further resident, the other run was a moment ago: among many users who come again after a while, each one's resident would go
+    /// before its next run, for nothing.
     pub(crate) fn recur(&self, surroundings: &Surroundings) -> bool {
         if surroundings.most() == 0 {
             return false;
@@ -176,7 +181,10 @@ impl Residents {
             waiting.seen.pop_front();
         }
         waiting.seen.push_back((hash, now));
-        before.is_some_and(|(_, when)| now.duration_since(when) < IDLE)
+        let has_place = waiting.residents.len() < WAITING_MAX
+            || waiting.residents.iter().any(|(resident, _)| resident.surroundings == *surroundings);
+        let lately = if has_place { IDLE } else { AT_ONCE };
+        before.is_some_and(|(_, when)| now.duration_since(when) < lately)
     }
 
     /// Lets one wait. Gives back what must be run so that it does not wait for ever, unless that is running.
@@ -353,7 +361,7 @@ mod tests {
         assert!(residents.put(resident().0).is_some());
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn only_one_of_the_same_launcher_is_taken_and_somebody_comes_again_for_the_next() {
         let residents = Arc::<Residents>::default();
         let (one, theirs) = resident();
@@ -366,5 +374,26 @@ mod tests {
         assert!(is_let_go(&theirs));
         tending.until_none_waits().await;
         assert!(residents.put(resident().0).is_some());
+    }
+    #[tokio::test(start_paused = true)]
+    async fn who_comes_again_after_a_while_has_one_where_there_is_a_place() {
+        let residents = Arc::<Residents>::default();
+        let recurs_after = async |seconds: u64, one: &Resident| {
+            tokio::time::advance(Duration::from_secs(seconds)).await;
+            residents.recur(&one.surroundings)
+        };
+        let (one, _theirs) = resident_of(1);
+        let (other, _others) = resident_of(2);
+        assert!(!recurs_after(0, &one).await && !recurs_after(0, &other).await);
+        assert!(
+            recurs_after(20, &one).await && !recurs_after(20, &other).await && recurs_after(20, &other).await
+        );
+        // With all places taken, only one who comes at once has one more, and one whose own waits.
+        let all: Vec<_> =
+            (0..u32::try_from(WAITING_MAX).unwrap()).map(|number| resident_of(2 + number)).collect();
+        let (all, _all_of_theirs): (Vec<_>, Vec<_>) = all.into_iter().unzip();
+        let _tending: Vec<_> = all.into_iter().map(|each| residents.put(each)).collect();
+        assert!(!recurs_after(0, &one).await && recurs_after(1, &one).await && !recurs_after(3, &one).await);
+        assert!(recurs_after(0, &other).await && recurs_after(20, &other).await);
     }
 }
