@@ -288,7 +288,7 @@ async fn residents_are_few_and_go_when_nobody_comes() {
     assert!(children(&sandbox) <= WAITING_MAX + 6, "{}", children(&sandbox));
     let began = Instant::now();
     while children(&sandbox) > quiet + 4 {
-        assert!(began.elapsed() < Duration::from_secs(20), "{} processes stay", children(&sandbox));
+        assert!(began.elapsed() < Duration::from_secs(90), "{} processes stay", children(&sandbox));
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
