@@ -1,5 +1,6 @@
 //! Times as requests and answers have them.
 
+use std::fmt;
 use std::time::{Duration, UNIX_EPOCH};
 
 use time::OffsetDateTime;
@@ -11,15 +12,39 @@ pub(in crate::http) use crate::ops::tree::facts::nanoseconds;
 const FIRST_SECOND: i128 = -62_167_219_200;
 /// The end of the year 9999, in seconds since 1970.
 const LAST_SECOND: i128 = 253_402_300_799;
+/// Room for the longest, such as `9999-12-31T23:59:59.999Z`.
+const TEXT_BYTES: usize = 24;
 
-/// Nanoseconds since 1970 as RFC 3339 in UTC, to the millisecond. Years have four digits there: a time before the year 0
-/// or after 9999, which a file may have, is the first or last that can be written.
+/// A time as RFC 3339 has it, in UTC, to the millisecond.
+pub(in crate::http) struct Rfc3339Text {
+    text: [u8; TEXT_BYTES],
+    length: usize,
+}
+
+impl Rfc3339Text {
+    /// Of nanoseconds since 1970. Years have four digits: a time before the year 0 or after 9999, which a file may have, is the
+    /// first or last that can be written.
+    pub(in crate::http) fn new(nanoseconds: i128) -> Self {
+        let milliseconds =
+            nanoseconds.div_euclid(1_000_000).clamp(FIRST_SECOND * 1000, LAST_SECOND * 1000 + 999);
+        let mut text = [0; TEXT_BYTES];
+        let length = OffsetDateTime::from_unix_timestamp_nanos(milliseconds * 1_000_000)
+            .ok()
+            .and_then(|time| time.format_into(&mut text.as_mut_slice(), &Rfc3339).ok());
+        Self { text, length: length.unwrap_or(0) }
+    }
+}
+
+impl fmt::Display for Rfc3339Text {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = self.text.get(..self.length).and_then(|text| str::from_utf8(text).ok());
+        formatter.write_str(text.unwrap_or_default())
+    }
+}
+
+/// Nanoseconds since 1970 as [`Rfc3339Text`] has them.
 pub(in crate::http) fn rfc3339(nanoseconds: i128) -> String {
-    let milliseconds = nanoseconds.div_euclid(1_000_000).clamp(FIRST_SECOND * 1000, LAST_SECOND * 1000 + 999);
-    OffsetDateTime::from_unix_timestamp_nanos(milliseconds * 1_000_000)
-        .ok()
-        .and_then(|time| time.format(&Rfc3339).ok())
-        .unwrap_or_default()
+    Rfc3339Text::new(nanoseconds).to_string()
 }
 
 /// Milliseconds since 1970 as [`rfc3339`] has them.

@@ -3,7 +3,7 @@
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
 
-use super::EntryFacts;
+use super::entry_facts::EntryFacts;
 use super::files::bytes;
 use crate::http::App;
 use crate::http::answer::page;

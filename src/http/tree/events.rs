@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use storage::Kind;
 use storage::watch::{Became, Notice};
 
-use super::EntryFacts;
+use super::entry_facts::EntryFacts;
 use crate::http::App;
 use crate::http::answer::problem::Problem;
 use crate::http::answer::streamed::{Form, PULSE};

@@ -4,7 +4,7 @@ use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use storage::Kind;
 
-use super::EntryFacts;
+use super::entry_facts::EntryFacts;
 use crate::http::App;
 use crate::http::answer::page;
 use crate::http::answer::problem::Problem;

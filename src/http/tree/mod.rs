@@ -5,6 +5,7 @@ pub(super) mod content;
 pub(super) mod copy;
 pub(super) mod dir;
 pub(super) mod edit;
+mod entry_facts;
 pub(super) mod events;
 pub(super) mod exec;
 pub(super) mod execute;
@@ -25,54 +26,14 @@ pub(super) mod terminal;
 pub(in crate::http) mod walls;
 
 use serde::Serialize;
+use storage::ETag;
 use storage::encoding::TextEncoding;
 use storage::search::Patterns;
-use storage::{ETag, Kind, Layer, Owner};
 
 use super::answer::{Answer, success_with, tagged_if};
 use super::extract::Place;
 use crate::http::answer::problem::Problem;
-use crate::http::answer::time::rfc3339;
-use crate::ops::tree::facts::{Facts, Written};
-
-/// The facts of one entry. Facts that another backend does not tell are left out.
-#[derive(Serialize)]
-pub(super) struct EntryFacts {
-    kind: Kind,
-    /// In bytes; of a directory, 0.
-    size: u64,
-    /// Permission bits in octal, such as `0644`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    mode: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    modified_at: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    layer: Option<Layer>,
-    /// As the header `ETag` has it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    etag: Option<String>,
-    /// Where a link points to.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    target: Option<String>,
-    /// As commands see it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    owner: Option<Owner>,
-}
-
-impl From<Facts> for EntryFacts {
-    fn from(facts: Facts) -> Self {
-        Self {
-            kind: facts.kind,
-            size: facts.size,
-            mode: facts.mode.map(|mode| format!("{mode:04o}")),
-            modified_at: facts.modified_ns.map(rfc3339),
-            layer: facts.layer,
-            etag: facts.etag().map(|etag| etag.to_string()),
-            target: facts.target,
-            owner: facts.owner,
-        }
-    }
-}
+use crate::ops::tree::facts::Written;
 
 /// The fields beside the sentence of a change. Facts that another backend does not tell are left out.
 #[derive(Serialize)]

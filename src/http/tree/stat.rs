@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::EntryFacts;
+use super::entry_facts::EntryFacts;
 use crate::http::answer::{Answer, success, tagged_if};
 use crate::http::extract::{Params, SeenLayer, TreeRequest};
 
