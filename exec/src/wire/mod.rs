@@ -14,7 +14,7 @@
 
 mod packet;
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -225,6 +225,14 @@ impl Descriptors<OwnedFd> {
             mounts: self.mounts.iter().map(AsFd::as_fd).collect(),
             leases: self.leases.iter().map(AsFd::as_fd).collect(),
         }
+    }
+
+    /// Their numbers in this process.
+    pub(crate) fn raw(&self) -> Vec<RawFd> {
+        let Self { run, stdio, directory, walls, network, mounts, leases } = self;
+        let one = [run, directory].into_iter().chain(stdio);
+        let others = walls.iter().chain(network).chain(mounts).chain(leases);
+        one.chain(others).map(AsRawFd::as_raw_fd).collect()
     }
 }
 

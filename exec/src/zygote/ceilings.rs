@@ -15,14 +15,15 @@ const NICENESS: i32 = LONG_NICENESS;
 /// feature").
 const SESSION: &str = "/proc/self/autogroup";
 const SESSION_NICENESS: &[u8] = b"10";
+/// The same for a session that is to leave the processors to others. The kernel has no session that only runs when no other wants to.
+const LAST_SESSION_NICENESS: &[u8] = b"19";
 
 /// Locked memory of a process, in bytes.
 const LOCKED_BYTES: u64 = 64 * 1024;
 /// Signals that may be queued for one uid.
 const PENDING_SIGNALS: u64 = 256;
 
-/// Lets the service, or everything else (`to_all`), go before the command, which has just got a session of its own, where both want
-/// a processor. Only a courtesy to other users: a kernel that refuses it is as fair as it is by itself.
+/// Lets the service, or everything else (`to_all`), go before the command, where both want a processor. Only a courtesy to other users: a kernel that refuses it is as fair as it is by itself.
 ///
 /// Allocates nothing.
 pub(super) fn give_way(to_all: bool) {
@@ -31,8 +32,14 @@ pub(super) fn give_way(to_all: bool) {
     if to_all {
         let _ = sys::leave_processors_to_others(0);
     }
+}
+
+/// The same for the session of the command, which has just got one of its own.
+///
+/// Allocates nothing.
+pub(super) fn give_way_as_session(to_all: bool) {
     if let Ok(session) = rustix::fs::open(SESSION, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()) {
-        let _ = rustix::io::write(&session, SESSION_NICENESS);
+        let _ = rustix::io::write(&session, if to_all { LAST_SESSION_NICENESS } else { SESSION_NICENESS });
     }
 }
 

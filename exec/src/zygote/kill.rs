@@ -15,6 +15,8 @@ use crate::sys;
 ///
 /// Root without `CAP_KILL`, as in a hardened container, cannot: only the uid of the run can.
 pub(crate) fn group(leader: Pid) -> bool {
+    // It may have no group yet, and has made no process then.
+    let _ = kill(leader, Signal::SIGKILL);
     // `ESRCH`: all gone.
     killpg(leader, Signal::SIGKILL) != Err(Errno::EPERM)
 }
