@@ -27,7 +27,8 @@ def forking_until_refused(evil, most):
 
 
 def starting_threads_until_refused(evil, most):
-    threading.stack_size(65536)
+    # The least that glibc takes on aarch64.
+    threading.stack_size(131072)
     enough = threading.Event()
     count = 0
     try:
@@ -76,7 +77,8 @@ def keeping_others_from_forking_with_processes(evil, count):
 
 
 def keeping_others_from_forking_with_threads(evil, count):
-    threading.stack_size(65536)
+    # The least that glibc takes on aarch64.
+    threading.stack_size(131072)
     enough = threading.Event()
 
     def thread():
