@@ -100,7 +100,7 @@ pub(crate) fn commands(bench: &Bench) -> Result<Vec<Row>> {
     let echo = ["echo", "hi"];
     let mut rows = Vec::new();
     let figures = bench.compare_optional(runners("tiny"), |runner| latency(runner, &echo))?;
-    let goal = "≤ 1.25 × bare axum; ≤ 0.33 × `bwrap`";
+    let goal = "≤ 1.15 × bare axum; ≤ 0.33 × `bwrap`";
     rows.push(row("`echo`, one client, p50".to_owned(), Unit::Micros, figures, goal));
     let figures = bench.compare_optional(runners("tiny"), |runner| throughput(runner, slice, &echo))?;
     rows.push(row(format!("`echo`, {CLIENTS} clients"), Unit::PerSecond, figures, "≥ 1 400/s"));
