@@ -76,6 +76,13 @@ fn first_runs(bench: &Bench, weaker: &Service) -> Result<Vec<Row>> {
         })?;
         Ok(figure(&sample))
     })?;
+    // Before the many, of whom some have what is kept ready for half a minute.
+    let agents = bench.compare(isolated(bench, weaker, "tiny"), |side| {
+        std::thread::sleep(PAUSE);
+        let mut each = (0..AGENTS).map(|user| execute(&side.of(format!("agent-{user}")), &ECHO)).cycle();
+        let slice = Slice { calls: AGENTS, ..bench.effort.slice };
+        Ok(figure(&load::serial(lines.of(side)?, slice, &mut || each.next().unwrap_or_default())?))
+    })?;
     let paused = bench.compare(isolated(bench, weaker, "tiny"), |side| {
         let pass = || (0..PAUSED).map(|user| execute(&side.of(format!("paused-{user}")), &ECHO));
         for request in pass() {
@@ -85,12 +92,6 @@ fn first_runs(bench: &Bench, weaker: &Service) -> Result<Vec<Row>> {
         let mut again = pass().cycle();
         let slice = Slice { calls: PAUSED, ..bench.effort.slice };
         Ok(figure(&load::serial(lines.of(side)?, slice, &mut || again.next().unwrap_or_default())?))
-    })?;
-    let agents = bench.compare(isolated(bench, weaker, "tiny"), |side| {
-        std::thread::sleep(PAUSE);
-        let mut each = (0..AGENTS).map(|user| execute(&side.of(format!("agent-{user}")), &ECHO)).cycle();
-        let slice = Slice { calls: AGENTS, ..bench.effort.slice };
-        Ok(figure(&load::serial(lines.of(side)?, slice, &mut || each.next().unwrap_or_default())?))
     })?;
     let sides = isolated(bench, weaker, "tiny");
     let later = bench.compare(sides, |side| latency(bench, &mut lines, side, &execute(side, &ECHO)))?;
