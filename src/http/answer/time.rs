@@ -28,10 +28,13 @@ impl Rfc3339Text {
         let milliseconds =
             nanoseconds.div_euclid(1_000_000).clamp(FIRST_SECOND * 1000, LAST_SECOND * 1000 + 999);
         let mut text = [0; TEXT_BYTES];
-        let length = OffsetDateTime::from_unix_timestamp_nanos(milliseconds * 1_000_000)
+        let mut room = text.as_mut_slice();
+        let written = OffsetDateTime::from_unix_timestamp_nanos(milliseconds * 1_000_000)
             .ok()
-            .and_then(|time| time.format_into(&mut text.as_mut_slice(), &Rfc3339).ok());
-        Self { text, length: length.unwrap_or(0) }
+            .and_then(|time| time.format_into(&mut room, &Rfc3339).ok());
+        // The number that it returns leaves out a part of the fraction.
+        let length = written.map_or(0, |_| TEXT_BYTES - room.len());
+        Self { text, length }
     }
 }
 
@@ -76,6 +79,15 @@ mod tests {
             (i128::MAX, last),
         ] {
             assert_eq!(http_date(nanoseconds), date, "{nanoseconds}");
+        }
+        for (milliseconds, text) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (1, "1970-01-01T00:00:00.001Z"),
+            (300, "1970-01-01T00:00:00.3Z"),
+            (345, "1970-01-01T00:00:00.345Z"),
+            (1_795_874_762_390, "2026-11-28T14:06:02.39Z"),
+        ] {
+            assert_eq!(rfc3339_of_ms(milliseconds), text);
         }
         assert_eq!(rfc3339(i128::MIN), "0000-01-01T00:00:00Z");
         assert_eq!(rfc3339(i128::MAX), "9999-12-31T23:59:59.999Z");
