@@ -23,7 +23,8 @@ const LOCKED_BYTES: u64 = 64 * 1024;
 /// Signals that may be queued for one uid.
 const PENDING_SIGNALS: u64 = 256;
 
-/// Lets the service, or everything else (`to_all`), go before the command, where both want a processor. Only a courtesy to other users: a kernel that refuses it is as fair as it is by itself.
+/// Lets the service, or everything else (`to_all`), go before the command, where both want a processor. Only a
+/// courtesy to other users: a kernel that refuses it is as fair as it is by itself.
 ///
 /// Allocates nothing.
 pub(super) fn give_way(to_all: bool) {
