@@ -63,3 +63,18 @@ async fn a_command_that_gives_way_does_not_hold_the_launcher_while_it_waits_for_
     honest.abort();
     assert!(held * 50 < looks, "in {held} of {looks} looks the launcher waited");
 }
+
+/// They are in its session, whose place among all sessions is a file of `/proc` (sched(7), "The autogroup feature").
+#[tokio::test]
+async fn a_command_cannot_lower_the_session_of_the_launcher() {
+    let isolation = Isolation { maximum: Tier::Landlock, ..Isolation::default() };
+    let Some(sandbox) = Sandbox::with(LauncherConfig { isolation, ..config(Profile::Default) }, false) else {
+        return;
+    };
+    let place = || fs::read_to_string(format!("/proc/{}/autogroup", sandbox.launcher.pid())).ok();
+    let before = place();
+    let script = "echo 19 >/dev/null && echo begun; echo 19 >/proc/self/autogroup && echo lowered";
+    let result = sandbox.run("sh", &["-c", script]).await;
+    assert_eq!(result.stdout, "begun\n", "{result:?}");
+    assert_eq!(place(), before);
+}
