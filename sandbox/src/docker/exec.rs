@@ -272,3 +272,22 @@ impl Drop for Guard {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::KILL;
+
+    /// Whoever kills a run must know whether it is gone, or the container goes on being full of it.
+    #[test]
+    fn what_cannot_be_killed_is_told() {
+        // This process and its parents are of that group, and nothing happens to them.
+        let nothing_dies = format!("kill() {{ :; }}\n{KILL}");
+        let ended = |script: &str, group: u32| {
+            Command::new("/bin/sh").args(["-c", script, "sh", &group.to_string()]).status().unwrap().code()
+        };
+        assert_eq!(ended(&nothing_dies, rustix::process::getgid().as_raw()), Some(1));
+        assert_eq!(ended(&nothing_dies, 54_321), Some(0), "no process has this group");
+    }
+}

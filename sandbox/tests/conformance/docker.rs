@@ -135,26 +135,38 @@ impl Engine {
         run(&format!("{leave}; sleep 0.3; kill -9 $PPID; sleep 300"), 60).await;
         assert_eq!(count("4712").await, "0", "after the end of the shell that would have ended it");
         assert_eq!(count("4711").await, "1", "that of another run is still there");
-        // One that makes others without end, until the container takes no more: the first process makes none then, so that the
-        // run ends by its deadline and not by a shell that cannot fork.
+        other.abort();
+        // Ones that make others without end, until the container takes no more: the first process makes none then, so that
+        // the run ends by its deadline and not by a shell that cannot fork.
         let bomb = "b() { b & b & wait; }; (b >/dev/null 2>&1 &); exec sleep 300";
         assert!(run(bomb, 2).await.timed_out);
-        other.abort();
-        let count = "set -- /proc/[0-9]*; echo $#";
+        Self::few_are_left(&sandbox, "one process group").await;
+        let sessions =
+            "echo 'setsid sh ~/b & setsid sh ~/b & wait' >~/b; (sh ~/b >/dev/null 2>&1 &); exec sleep 300";
+        assert!(run(sessions, 2).await.timed_out);
+        Self::few_are_left(&sandbox, "a session for each").await;
+    }
+
+    /// A minute or two from now hardly a process is in the container of `alice`.
+    async fn few_are_left(sandbox: &DockerSandbox, what: &str) {
+        let alice = UserId::parse("alice").unwrap();
         let ended = std::time::Instant::now();
         loop {
-            match sandbox.exec(&alice, ExecSpec::shell(count)).await {
+            match sandbox.exec(&alice, ExecSpec::shell("set -- /proc/[0-9]*; echo $#")).await {
                 // While the container is full of what is being killed, a command may not start, and says nothing.
                 Ok(result)
                     if result.stdout_text().trim().parse().is_ok_and(|processes: u32| processes <= 12) =>
                 {
-                    break;
+                    return;
                 }
                 Ok(_) => {}
                 // It was ended as a whole, because nothing could be started in it.
                 Err(error) => assert_eq!(error.kind(), ErrorKind::Disconnected, "{error}"),
             }
-            assert!(ended.elapsed() < Duration::from_secs(120), "the processes of the run do not end");
+            assert!(
+                ended.elapsed() < Duration::from_secs(120),
+                "{what}: the processes of the run do not end"
+            );
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }

@@ -1,26 +1,52 @@
-# Ends every process whose group id is $1, which each run has to itself and no process can change, but this shell. Only
-# builtins, because a run may have left no process to spare. Stopped first, so that a process that is found cannot make
-# another one while the rest is looked for; what is stopped takes up room, so that in the end none can be made.
+# Ends every process whose group id is $1, which each run has to itself and no process can change, but this shell. Fails when
+# some are left. Only builtins, because a run may have left no process to spare. Stopped first, so that a process that is
+# found cannot make another one while the rest is looked for; what is stopped takes up room, so that in the end none can be
+# made. A process is stopped with its process group, which is of this run alone, because every run begins a session: one by
+# one, those that make others are faster than this shell. A look that finds none is the last one when no process was made
+# meanwhile: else it may have missed one.
 set +f
 kill_run() {
-  for round in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+  round=0 quiet=0 own=''
+  while read -r key value rest; do
+    [ "$key" != NSpgid: ] || own=$value
+  done 2>/dev/null <"/proc/$$/status"
+  while [ "$round" -lt 20 ] && [ "$quiet" -lt 10 ]; do
+    round=$((round + 1))
     moving='' found=''
+    newest before
     for process in /proc/[0-9]*; do
       [ "${process#/proc/}" != $$ ] || continue
-      state='' group=''
+      state='' group='' together=$own
       while read -r key value rest; do
         case $key in
           State:) state=$value ;;
-          Gid:) group=$value && break ;;
+          Gid:) group=$value && { [ "$group" = "$1" ] || break; } ;;
+          NSpgid:) together=$value && break ;;
         esac
       done 2>/dev/null <"$process/status"
       [ "$group" = "$1" ] && [ "$state" != Z ] || continue
       found="$found ${process#/proc/}"
-      [ "$state" = T ] || moving="$moving ${process#/proc/}"
+      [ "$state" != T ] || continue
+      moving=yes
+      kill -s STOP "${process#/proc/}" 2>/dev/null || :
+      [ "$together" = "$own" ] || [ "$together" -le 1 ] || kill -s STOP -- "-$together" 2>/dev/null || :
     done
-    [ -n "$found" ] || return 0
-    [ -n "$moving" ] || break
-    kill -STOP $moving 2>/dev/null || :
+    newest after
+    if [ -n "$moving" ]; then
+      continue
+    elif [ -n "$found" ]; then
+      kill -9 $found 2>/dev/null || :
+    elif [ "$before" = "$after" ]; then
+      return 0
+    else
+      quiet=$((quiet + 1))
+    fi
   done
-  kill -9 $found 2>/dev/null || :
+  # Another run makes processes all the time, and none of this one was among them.
+  [ "$quiet" -eq 10 ]
+}
+
+# newest NAME: the variable NAME is the number of the last process that was made in this container (proc(5), loadavg).
+newest() {
+  { read -r one five fifteen ready "$1"; } 2>/dev/null </proc/loadavg || eval "$1=''"
 }

@@ -18,5 +18,6 @@ exec 3>&2 2>/dev/null
 (exec "$@" 2>&3 3>&-)
 code=$?
 exec 3>&-
-kill_run "$group_of_run"
+# What this shell cannot end, the caller ends together with the container: after a signal it looks.
+kill_run "$group_of_run" || kill -9 $$
 exit "$code"
