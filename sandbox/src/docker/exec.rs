@@ -281,6 +281,7 @@ mod tests {
 
     /// Whoever kills a run must know whether it is gone, or the container goes on being full of it.
     #[test]
+    #[allow(clippy::disallowed_methods, reason = "the script is the project's own")]
     fn what_cannot_be_killed_is_told() {
         // This process and its parents are of that group, and nothing happens to them.
         let nothing_dies = format!("kill() {{ :; }}\n{KILL}");
