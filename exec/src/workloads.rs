@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -30,14 +31,17 @@ const USERS: usize = 1_024;
 pub(crate) struct Workloads {
     processors: u32,
     numbers: RandomState,
-    of_users: Mutex<HashMap<UserId, Load>>,
+    of_users: Mutex<HashMap<UserId, Arc<Load>>>,
 }
 
-/// The work of one user: what was used, and of that not worked off at `when`.
-#[derive(Clone, Copy, Debug)]
+/// The work of one user. No lock guards it: who adds to it may be a thread that gives way to all others, and nobody waits for that.
+#[derive(Debug)]
 struct Load {
-    worked: Duration,
-    when: Instant,
+    processors: u32,
+    /// The moment from which `worked_off` counts.
+    since: Instant,
+    /// When all that was used is worked off, in nanoseconds.
+    worked_off: AtomicU64,
 }
 
 impl Default for Workloads {
@@ -54,8 +58,9 @@ impl Default for Workloads {
 
 impl Workloads {
     /// Begins to account for a run of `user`; one without a user is not accounted for.
-    pub(crate) fn begin(self: &Arc<Self>, user: Option<&UserId>) -> Working {
-        Working { account: user.map(|user| (Arc::clone(self), user.clone())), began: Instant::now() }
+    pub(crate) fn begin(&self, user: Option<&UserId>) -> Working {
+        let began = Instant::now();
+        Working { load: user.map(|user| self.of(user, began)), began }
     }
 
     /// A number that no other user is likely to have.
@@ -63,46 +68,58 @@ impl Workloads {
         self.numbers.hash_one(user)
     }
 
-    /// Tells whether the next command of `user` is to give way.
-    pub(crate) fn is_heavy(&self, user: &UserId, now: Instant) -> bool {
-        let of_users = self.of_users.lock().unwrap_or_else(PoisonError::into_inner);
-        of_users.get(user).is_some_and(|load| self.left(*load, now) > self.at_once())
-    }
-
-    fn add(&self, user: &UserId, worked: Duration, now: Instant) {
+    fn of(&self, user: &UserId, now: Instant) -> Arc<Load> {
         let mut of_users = self.of_users.lock().unwrap_or_else(PoisonError::into_inner);
-        if of_users.len() >= USERS && !of_users.contains_key(user) {
-            of_users.retain(|_, load| !self.left(*load, now).is_zero());
+        if let Some(load) = of_users.get(user) {
+            return Arc::clone(load);
         }
-        let before = of_users.get(user).map_or(Duration::ZERO, |load| self.left(*load, now));
-        let worked = before.saturating_add(worked).min(self.at_once() * REMEMBERED);
-        of_users.insert(user.clone(), Load { worked, when: now });
+        if of_users.len() >= USERS {
+            of_users.retain(|_, load| Arc::strong_count(load) > 1 || !load.left(now).is_zero());
+        }
+        let load = Load { processors: self.processors, since: now, worked_off: AtomicU64::new(0) };
+        Arc::clone(of_users.entry(user.clone()).or_insert(Arc::new(load)))
+    }
+}
+
+impl Load {
+    /// Adds what was worked, as far as it is [remembered](REMEMBERED).
+    fn add(&self, worked: Duration, now: Instant) {
+        let worked = worked.min(AT_ONCE * REMEMBERED * self.processors) * PART / self.processors;
+        let now = nanoseconds(now.saturating_duration_since(self.since));
+        let _before = self.worked_off.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |worked_off| {
+            let after = worked_off.max(now).saturating_add(nanoseconds(worked));
+            Some(after.min(now.saturating_add(nanoseconds(AT_ONCE * REMEMBERED))))
+        });
     }
 
-    /// What is not worked off at `now`.
-    fn left(&self, load: Load, now: Instant) -> Duration {
-        load.worked.saturating_sub(now.saturating_duration_since(load.when) * self.processors / PART)
+    /// How long it takes until all is worked off.
+    fn left(&self, now: Instant) -> Duration {
+        let worked_off = Duration::from_nanos(self.worked_off.load(Ordering::Relaxed));
+        worked_off.saturating_sub(now.saturating_duration_since(self.since))
     }
 
-    fn at_once(&self) -> Duration {
-        AT_ONCE * self.processors / PART
+    /// Tells whether the next command of the user is to give way.
+    fn is_heavy(&self, now: Instant) -> bool {
+        self.left(now) > AT_ONCE
     }
+}
+
+/// Enough for 584 years.
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// The work that a thread of the service does for the calls of one run.
 #[derive(Debug)]
-pub(crate) struct ServiceWork {
-    workloads: Arc<Workloads>,
-    user: UserId,
-}
+pub(crate) struct ServiceWork(Arc<Load>);
 
 impl ServiceWork {
     /// Accounts for what was worked for the run's calls; tells whether its user has used more than a fair part lately. It counts
     /// [twice](CALLER): no account knows of the caller's own work before the run has ended.
     pub(crate) fn add(&self, worked: Duration) -> bool {
         let now = Instant::now();
-        self.workloads.add(&self.user, worked * CALLER, now);
-        self.workloads.is_heavy(&self.user, now)
+        self.0.add(worked * CALLER, now);
+        self.0.is_heavy(now)
     }
 }
 
@@ -110,36 +127,35 @@ impl ServiceWork {
 /// [`BY_FORCE`], because the kernel drops the figures of processes that it kills with their namespace.
 #[derive(Debug)]
 pub(crate) struct Working {
-    account: Option<(Arc<Workloads>, UserId)>,
+    load: Option<Arc<Load>>,
     began: Instant,
 }
 
 impl Working {
     /// Whether the command is to give way.
     pub(crate) fn gives_way(&self) -> bool {
-        self.account.as_ref().is_some_and(|(workloads, user)| workloads.is_heavy(user, self.began))
+        self.load.as_ref().is_some_and(|load| load.is_heavy(self.began))
     }
 
     /// The account for what the service does for the calls of the run.
     pub(crate) fn of_service(&self) -> Option<ServiceWork> {
-        let (workloads, user) = self.account.clone()?;
-        Some(ServiceWork { workloads, user })
+        self.load.clone().map(ServiceWork)
     }
 
     /// The run has ended by itself, after all its processes together had used the processors for `worked`.
     pub(crate) fn end(mut self, worked: Duration) {
-        if let Some((workloads, user)) = self.account.take() {
-            workloads.add(&user, worked, Instant::now());
+        if let Some(load) = self.load.take() {
+            load.add(worked, Instant::now());
         }
     }
 }
 
 impl Drop for Working {
     fn drop(&mut self) {
-        if let Some((workloads, user)) = self.account.take() {
+        if let Some(load) = self.load.take() {
             let now = Instant::now();
             let worked = now.duration_since(self.began).min(BY_FORCE);
-            workloads.add(&user, worked * workloads.processors, now);
+            load.add(worked * load.processors, now);
         }
     }
 }
@@ -159,32 +175,36 @@ mod tests {
     #[test]
     fn more_than_half_of_the_processors_is_much_and_is_worked_off() {
         let workloads = of_two_processors();
-        let (now, alice) = (Instant::now(), user("alice"));
+        let now = Instant::now();
+        let alice = workloads.of(&user("alice"), now);
         let after = |milliseconds| now + Duration::from_millis(milliseconds);
-        assert!(!workloads.is_heavy(&alice, now));
-        workloads.add(&alice, Duration::from_millis(500), now);
-        assert!(!workloads.is_heavy(&alice, now));
-        workloads.add(&alice, Duration::from_millis(100), now);
-        assert!(workloads.is_heavy(&alice, now) && !workloads.is_heavy(&user("bob"), now));
-        assert!(workloads.is_heavy(&alice, after(90)) && !workloads.is_heavy(&alice, after(110)));
+        assert!(!alice.is_heavy(now));
+        alice.add(Duration::from_millis(500), now);
+        assert!(!alice.is_heavy(now));
+        alice.add(Duration::from_millis(100), now);
+        assert!(alice.is_heavy(now) && !workloads.of(&user("bob"), now).is_heavy(now));
+        assert!(alice.is_heavy(after(90)) && !alice.is_heavy(after(110)));
         // One of two processors, for ever.
         for tenth in 2..100 {
-            workloads.add(&alice, Duration::from_millis(100), after(100 * tenth));
-            assert!(!workloads.is_heavy(&alice, after(100 * tenth)), "{tenth}");
+            alice.add(Duration::from_millis(100), after(100 * tenth));
+            assert!(!alice.is_heavy(after(100 * tenth)), "{tenth}");
         }
-        workloads.add(&alice, Duration::from_secs(3_600), after(10_000));
-        assert!(workloads.is_heavy(&alice, after(11_400)) && !workloads.is_heavy(&alice, after(11_600)));
+        alice.add(Duration::from_secs(3_600), after(10_000));
+        assert!(alice.is_heavy(after(11_400)) && !alice.is_heavy(after(11_600)));
     }
 
     #[test]
     fn a_run_that_was_ended_by_force_counts_as_one_that_used_all() {
-        let workloads = Arc::new(of_two_processors());
+        let workloads = of_two_processors();
         let alice = user("alice");
         let began = Instant::now() - Duration::from_secs(1);
         workloads.begin(Some(&alice)).end(Duration::from_millis(1));
         drop(workloads.begin(None));
         assert!(!workloads.begin(Some(&alice)).gives_way());
-        let by_force = || drop(Working { account: Some((Arc::clone(&workloads), alice.clone())), began });
+        let by_force = || {
+            let mut run = workloads.begin(Some(&alice));
+            run.began = began;
+        };
         by_force();
         let one = workloads.begin(Some(&alice));
         assert!(!one.gives_way());
@@ -196,7 +216,7 @@ mod tests {
 
     #[test]
     fn work_for_the_calls_of_a_run_is_much_while_the_run_goes_on() {
-        let workloads = Arc::new(of_two_processors());
+        let workloads = of_two_processors();
         let alice = user("alice");
         let run = workloads.begin(Some(&alice));
         let work = run.of_service().unwrap();
@@ -214,8 +234,18 @@ mod tests {
         let now = Instant::now();
         for number in 0..3 * USERS {
             let now = now + Duration::from_secs(number as u64);
-            workloads.add(&user(&format!("user-{number}")), Duration::from_millis(20), now);
+            workloads.of(&user(&format!("user-{number}")), now).add(Duration::from_millis(20), now);
         }
         assert!(workloads.of_users.lock().unwrap().len() <= USERS);
+    }
+
+    #[test]
+    fn a_user_who_has_a_run_is_not_forgotten() {
+        let workloads = of_two_processors();
+        let work = workloads.begin(Some(&user("alice"))).of_service().unwrap();
+        for number in 0..2 * USERS {
+            let _nothing = workloads.begin(Some(&user(&format!("user-{number}"))));
+        }
+        assert!(work.add(Duration::from_secs(1)) && workloads.begin(Some(&user("alice"))).gives_way());
     }
 }

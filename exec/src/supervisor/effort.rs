@@ -48,15 +48,13 @@ impl Effort {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use policy::UserId;
 
     use super::*;
     use crate::workloads::Workloads;
 
     /// Lets a thread of its own work for `user` in so many rounds; whether it gives way to all others afterwards.
-    fn gives_way(workloads: &Arc<Workloads>, user: &str, work: Duration, rounds: u32) -> bool {
+    fn gives_way(workloads: &Workloads, user: &str, work: Duration, rounds: u32) -> bool {
         let account = workloads.begin(Some(&UserId::parse(user).unwrap())).of_service();
         let thread = std::thread::spawn(move || {
             let mut effort = Effort::new(account);
@@ -72,7 +70,7 @@ mod tests {
 
     #[test]
     fn who_works_much_for_a_user_gives_way_and_so_does_who_works_for_them_next() {
-        let workloads = Arc::new(Workloads::default());
+        let workloads = Workloads::default();
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         // Counted twice, a little more than the account allows at once.
         let much = Duration::from_millis(135) * u32::try_from(processors).unwrap();

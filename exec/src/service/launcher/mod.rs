@@ -46,7 +46,7 @@ pub struct Launcher {
     pub(crate) landlock: Result<u32, String>,
     pub(crate) census: Census,
     /// The work of users' commands.
-    pub(crate) workloads: Arc<Workloads>,
+    pub(crate) workloads: Workloads,
     pub(crate) buffers: Buffers,
     /// `/dev/null`, the standard input of runs that get none.
     pub(crate) null: OwnedFd,
@@ -102,7 +102,7 @@ impl Launcher {
             loopbacks: Loopbacks::default(),
             landlock,
             census: Census::default(),
-            workloads: Arc::default(),
+            workloads: Workloads::default(),
             buffers: Buffers::default(),
             null,
             service,
