@@ -35,6 +35,8 @@ use egress::Egress;
 
 /// How long answers may take to leave after the last run has ended.
 const FAREWELL: Duration = Duration::from_secs(5);
+/// How often memory that holds nothing goes back to the kernel.
+const RETURN: Duration = Duration::from_secs(10);
 
 /// Serves until SIGTERM or SIGINT, then stops in order.
 ///
@@ -81,6 +83,7 @@ pub fn serve_with(
         });
         // Dropping the runtime waits for the work that has begun, uploads included, so that the registry ends with
         // everything.
+        runtime.spawn(return_free_memory());
         runtime.block_on(listen(&config, app))
     });
     close(&service);
@@ -174,6 +177,14 @@ pub fn tend(service: &Arc<Service>) {
     let (egress, launcher) = (Arc::clone(service.egress()), Arc::clone(service.launcher()));
     tokio::spawn(confine::serve_egress(egress, launcher, service.until_stopped()));
     service.tend();
+}
+
+/// Gives free memory back from time to time, for ever.
+async fn return_free_memory() {
+    loop {
+        tokio::time::sleep(RETURN).await;
+        let _returned = tokio::task::spawn_blocking(exec::return_free_memory).await;
+    }
 }
 
 /// Closes live views and flushes the audit log after the last request.

@@ -19,3 +19,37 @@ pub fn return_large_allocations() {
         libc::mallopt(libc::M_TRIM_THRESHOLD, KEPT_BYTES);
     }
 }
+
+/// Has the kernel take back the pages of this process that hold nothing: many users leave memory behind that is free, between pieces
+/// that are not, and the C library gives back by itself only what is free at the end of an arena. Takes 0.1 to 2 ms, for which
+/// allocations wait for it. Other C libraries are left alone.
+pub fn return_free_memory() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: an integer only; `malloc_trim` takes the allocator's own locks (malloc_trim(3)).
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
+#[cfg(all(test, target_env = "gnu"))]
+mod tests {
+    use super::*;
+
+    /// Resident memory of this process, in MiB (proc_pid_statm(5)).
+    fn resident() -> usize {
+        let text = std::fs::read_to_string("/proc/self/statm").unwrap();
+        let pages: usize = text.split(' ').nth(1).unwrap().parse().unwrap();
+        pages * rustix::param::page_size() / (1024 * 1024)
+    }
+
+    #[test]
+    fn what_is_free_between_pieces_goes_back() {
+        // 128 MiB, of which one page in 64 stays.
+        let all: Vec<Vec<u8>> = (0..32 * 1024).map(|_| vec![1; 4096]).collect();
+        let kept: Vec<Vec<u8>> = all.into_iter().step_by(64).collect();
+        let before = resident();
+        return_free_memory();
+        assert!(resident() + 64 < before, "{before} MiB before, {} after", resident());
+        assert!(kept.iter().all(|piece| piece.iter().all(|byte| *byte == 1)));
+    }
+}

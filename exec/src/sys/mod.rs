@@ -22,7 +22,7 @@ use nix::unistd::{ForkResult, Pid};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-pub use allocator::return_large_allocations;
+pub use allocator::{return_free_memory, return_large_allocations};
 pub(crate) use mount::{Extent, MountAttributes, fork_into, map_owners, raise_loopback, restrict_mount};
 pub(crate) use notify::{
     Answer, Notification, answer, hand_over, is_waiting, load_seccomp_listening, put_in_place,
