@@ -62,9 +62,13 @@ pub(crate) fn share_processors(
     .map(drop)
 }
 
-/// The slice of threads that give way to all others. Many of them share what is left. One may wait for its turn while it holds
-/// something in the kernel, such as a place in the journal of a file system, for which others wait.
-const GIVING_WAY: Duration = Duration::from_micros(200);
+/// The slice of commands: longer than from one tick of the kernel's clock to the next (1 to 10 ms), because a thread that is at work is
+/// looked at only then. With a shorter one, such as the kernel's own of 1.4 ms and more, each of many busy threads gets more than its
+/// slice at a time, so that those that wait are behind, and with one that is behind the kernel goes on before it comes to a thread
+/// that has just woken up, even where the former is to run when no other wants to (`pick_eevdf` in kernel/sched/fair.c). Not much
+/// longer either: a thread may wait for its turn while it holds something in the kernel, such as a place in the journal of a file
+/// system, for which others wait.
+pub(crate) const COMMAND_SLICE: Duration = Duration::from_millis(10);
 const GIVING_WAY_NICENESS: i32 = 19;
 
 /// Lets the thread `thread` (0: this one), and each that it makes from now on, have a processor when no other thread wants it.
@@ -72,11 +76,14 @@ const GIVING_WAY_NICENESS: i32 = 19;
 /// # Errors
 /// As [`share_processors`].
 pub(crate) fn leave_processors_to_others(thread: i32) -> io::Result<()> {
-    share_processors(thread, Sharing::Idle, GIVING_WAY_NICENESS, GIVING_WAY)
+    // First as batch work: with `SCHED_IDLE` the kernel takes neither a slice nor a niceness, and leaves both as they are. A thread that
+    // has it already may be refused.
+    let _ = share_processors(thread, Sharing::Batch, GIVING_WAY_NICENESS, COMMAND_SLICE);
+    share_processors(thread, Sharing::Idle, GIVING_WAY_NICENESS, Duration::ZERO)
 }
 
-/// The same for this thread behind its closing filter, with the kernel's own slices: the filter cannot read what `sched_setattr(2)`
-/// is to set.
+/// The same for this thread behind its closing filter, with the slices that it has: the filter cannot read what `sched_setattr(2)` is
+/// to set.
 ///
 /// A system call and not the function of the C library, which musl has without its work.
 ///

@@ -1,11 +1,9 @@
 //! The resource limits of a command's own process (setrlimit(2)), and its claim to the processors.
 
-use std::time::Duration;
-
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use rustix::fs::{Mode, OFlags};
 
-use crate::sys::{self, LONG_NICENESS, Sharing};
+use crate::sys::{self, COMMAND_SLICE, LONG_NICENESS, Sharing};
 use crate::wire::Ceilings;
 
 /// How much a command gives way to the service (setpriority(2)): with the default of 0, other users' requests would wait for
@@ -29,7 +27,7 @@ const PENDING_SIGNALS: u64 = 256;
 /// Allocates nothing.
 pub(super) fn give_way(to_all: bool) {
     let _ = rustix::process::setpriority_process(None, NICENESS);
-    let _ = sys::share_processors(0, Sharing::Batch, NICENESS, Duration::ZERO);
+    let _ = sys::share_processors(0, Sharing::Batch, NICENESS, COMMAND_SLICE);
     if to_all {
         let _ = sys::leave_processors_to_others(0);
     }

@@ -146,7 +146,7 @@ pub(crate) fn closing(sockets: Sockets, surroundings: Surroundings, shared: Shar
         pairs.push(vec![bits(1, SOCK_DGRAM)]);
     }
     let mut rules = vec![rule(libc::SYS_socketpair, Verdict::When(pairs, Action::Errno(EAFNOSUPPORT)))];
-    // A command stays batch work, in the kernel's own slices (see `zygote::ceilings`), or gives way to all others.
+    // A command stays batch work, in slices of its own (see `zygote::ceilings`), or gives way to all others.
     let refused = Verdict::Always(Action::Errno(EPERM));
     rules.push(rule(libc::SYS_sched_setattr, refused.clone()));
     rules.push(rule(libc::SYS_sched_setscheduler, any_of([is_not(1, libc::SCHED_IDLE.unsigned_abs())])));
