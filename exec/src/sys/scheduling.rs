@@ -117,3 +117,37 @@ pub fn take_short_slices() {
     let Ok(niceness) = rustix::process::getpriority_process(None) else { return };
     let _ = share_processors(0, Sharing::Ordinary, niceness, SHORT);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Policy, niceness and slice of this thread; a slice of zero before Linux 6.12.
+    fn own() -> (u32, i32, Duration) {
+        // SAFETY: numbers only, for which zero is a value.
+        let mut attributes: Attributes = unsafe { std::mem::zeroed() };
+        let size = size_of::<Attributes>();
+        // SAFETY: the kernel writes at most `size` bytes to `attributes`, and keeps no pointer to it.
+        super::super::check(unsafe {
+            libc::syscall(libc::SYS_sched_getattr, 0, std::ptr::from_mut(&mut attributes), size, 0)
+        })
+        .unwrap();
+        (attributes.policy, attributes.niceness, Duration::from_nanos(attributes.runtime_ns))
+    }
+
+    #[test]
+    fn a_thread_that_gives_way_has_the_slices_of_a_command() {
+        let lowered = std::thread::spawn(|| {
+            take_short_slices();
+            leave_processors_to_others(0).unwrap();
+            let first = own();
+            // Once more, when it cannot go back.
+            leave_processors_to_others(0).unwrap();
+            assert_eq!(own(), first);
+            first
+        });
+        let (policy, niceness, slice) = lowered.join().unwrap();
+        assert_eq!((policy, niceness), (libc::SCHED_IDLE.unsigned_abs(), GIVING_WAY_NICENESS));
+        assert!(slice == COMMAND_SLICE || slice.is_zero(), "{slice:?}");
+    }
+}
