@@ -88,9 +88,9 @@ fn sending_platform(scene: &Scene<'_>) -> Finding {
 /// Runs of two users one after the other, in the same directories and the same processes' memory.
 fn finding_left_overs(scene: &Scene<'_>) -> Finding {
     let victim = Scene { stage: scene.stage, name: scene.name, user: VICTIM.to_owned() };
-    let copying =
-        "cat secret; cp secret \"$TMPDIR/copy\"; cp secret \"$HOME/copy\"; cp secret /tmp/copy; rm script.sh";
-    let victims = victim.script(&victim.workspace(), copying);
+    // No file, which would stay in the victim's tree when the service is killed meanwhile.
+    let copying = "cat secret; cp secret \"$TMPDIR/copy\"; cp secret \"$HOME/copy\"; cp secret /tmp/copy";
+    let victims = victim.exec(&victim.workspace(), &json!({ "command": "bash", "stdin": copying }));
     assert!(victims.stdout().contains(scene.canary()), "the control: {}", victims.result);
     let look = "find \"$HOME\" \"$TMPDIR\" /tmp /var/tmp /dev/shm -type f -exec cat {} + 2> /dev/null; cat /tmp/copy; \
                 python3 -c 'import mmap; print(bytes(mmap.mmap(-1, 1 << 26)).strip(b\"\\0\")[:100])'; echo; echo end";
