@@ -81,9 +81,9 @@ pub fn serve_with(
             connections: config.limits.connections.clone(),
             token_seconds_max: config.access.token_seconds_max,
         });
+        runtime.spawn(return_free_memory());
         // Dropping the runtime waits for the work that has begun, uploads included, so that the registry ends with
         // everything.
-        runtime.spawn(return_free_memory());
         runtime.block_on(listen(&config, app))
     });
     close(&service);

@@ -128,7 +128,7 @@ def attempt(act):
 libc = ctypes.CDLL(None, use_errno=True)
 number = 314 if platform.machine() == 'x86_64' else 274
 attributes = ctypes.create_string_buffer(48)
-libc.syscall(number + 1, 0, attributes, 48, 0)
+if libc.syscall(number + 1, 0, attributes, 48, 0) < 0: raise OSError(ctypes.get_errno(), 'sched_getattr')
 # Longer than a tick of the kernel's clock; none is told before Linux 6.12.
 print(struct.unpack('IIQiIQQQ', attributes.raw)[5] in (0, 10_000_000))
 def slices():

@@ -128,7 +128,7 @@ with m.Manager() as manager:
 import socket, time
 def bind(server):
     # A launcher that another test starts at this moment likely has a copy of the socket before until it executes its program.
-    for _ in range(500):
+    for _ in range(50):
         try: return server.bind('/tmp/OSL_PIPE_of_the_run')
         except OSError as error:
             if error.errno != 98: raise

@@ -62,7 +62,7 @@ pub(crate) fn share_processors(
     .map(drop)
 }
 
-/// The slice of commands: longer than from one tick of the kernel's clock to the next (1 to 10 ms), because a thread that is at work is
+/// The slice of commands: no shorter than from one tick of the kernel's clock to the next (1 to 10 ms), because a thread that is at work is
 /// looked at only then. With a shorter one, such as the kernel's own of 1.4 ms and more, each of many busy threads gets more than its
 /// slice at a time, so that those that wait are behind, and with one that is behind the kernel goes on before it comes to a thread
 /// that has just woken up, even where the former is to run when no other wants to (`pick_eevdf` in kernel/sched/fair.c). Not much

@@ -255,9 +255,7 @@ fn become_program(
     parent: Parent<'_>,
 ) -> Result<Infallible, Failure> {
     let group = lead(request, parent).map_err(at(Step::Session))?;
-    if request.gives_way {
-        give_way(true);
-    }
+    give_way(request.gives_way);
     if let Parent::Launcher(_) = parent {
         // From here and not from the launcher, so that nothing of the run exists that the service cannot name, even
         // if the launcher is killed at this moment.
@@ -284,10 +282,6 @@ fn become_program(
         die_with(launcher).map_err(at(Step::ParentDeath))?;
     }
     rustix::process::fchdir(&descriptors.directory).map_err(at(Step::Directory))?;
-    if !request.gives_way {
-        // As late as possible: the launcher, and with it every other command, waits for the steps until the program begins.
-        give_way(false);
-    }
     confine(descriptors, closing)?;
     SigSet::empty().thread_set_mask().map_err(at(Step::Session))?;
     program.execute().map_err(at(Step::Execute))
