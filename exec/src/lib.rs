@@ -19,6 +19,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing))]
 
 mod census;
+mod company;
 mod error;
 #[cfg(fuzzing)]
 pub mod fuzzing;

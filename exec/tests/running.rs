@@ -157,13 +157,13 @@ for number in range(int(sys.argv[1])):
     children.append(child)
 thread = threading.Thread(target=time.sleep, args=(60,), daemon=True)
 thread.start()
-policies = lambda: {os.sched_getscheduler(each) for each in children + [0, thread.native_id]}
+niceness = lambda: {os.getpriority(os.PRIO_PROCESS, each) for each in children + [0, thread.native_id]}
 begun = time.monotonic()
-while policies() != {os.SCHED_IDLE} and time.monotonic() - begun < float(sys.argv[2]): time.sleep(0.01)
+while niceness() != {19} and time.monotonic() - begun < float(sys.argv[2]): time.sleep(0.01)
 read, write = os.pipe()
 child = os.fork()
 if child == 0:
-    os.write(write, f'{policies()} {os.sched_getscheduler(0)}'.encode())
+    os.write(write, f'{niceness()} {os.nice(0)}'.encode())
     os._exit(0)
 print(os.read(read, 99).decode(), flush=True)
 for child in children: os.kill(child, signal.SIGKILL)
@@ -171,20 +171,20 @@ os._exit(0)";
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let many = (2 * processors + 2).to_string();
     let result = sandbox.run("python3", &["-c", script, &many, "30"]).await;
-    assert_eq!((result.stdout.as_str(), result.stderr.as_str()), ("{5} 5\n", ""));
+    assert_eq!((result.stdout.as_str(), result.stderr.as_str()), ("{19} 19\n", ""));
     let result = sandbox.run("python3", &["-c", script, "1", "0.5"]).await;
-    assert_eq!((result.stdout.as_str(), result.stderr.as_str()), ("{3} 3\n", ""));
+    assert_eq!((result.stdout.as_str(), result.stderr.as_str()), ("{10} 10\n", ""));
 }
 
 /// What a command has left behind worked for it, although nobody waits for it any more.
 #[tokio::test]
 async fn a_user_whose_commands_leave_busy_processes_behind_gives_way() {
     let sandbox = sandbox!();
-    let policy = async || {
-        let spec = sandbox.spec("python3", &["-c", "import os; print(os.sched_getscheduler(0))"]);
+    let niceness = async || {
+        let spec = sandbox.spec("python3", &["-c", "import os; print(os.nice(0))"]);
         sandbox.launcher.run(spec).await.unwrap().stdout
     };
-    assert_eq!(policy().await, "3\n");
+    assert_eq!(niceness().await, "10\n");
     // What was worked is worked off in a second and a half, and the machine may be busy with other things.
     for _ in 0..30 {
         let leaving = (0..8).map(|_| {
@@ -199,7 +199,7 @@ time.sleep(0.3)";
         for left in leaving.collect::<Vec<_>>() {
             assert_eq!(left.await.unwrap(), 0);
         }
-        if policy().await == "5\n" {
+        if niceness().await == "19\n" {
             return;
         }
     }

@@ -175,7 +175,7 @@ impl Service {
             devboxes: parts.devboxes.map(Arc::new),
             shares: Arc::new(parts.shares),
             store: parts.store,
-            launcher: parts.launcher,
+            launcher: Arc::clone(&parts.launcher),
             host: parts.host,
             commands: parts.commands,
             agents: parts.agents,
@@ -188,7 +188,7 @@ impl Service {
             file_limits: limits.files.clone(),
             run_limits: limits.runs.clone(),
             readiness: Readiness::start()?,
-            admission: Arc::new(Admission::new(&limits.work)),
+            admission: Arc::new(Admission::new(&limits.work).telling(parts.launcher)),
             permits: Permits::new(&limits.runs),
             background: Permits::without_queue(
                 PermitKind::BACKGROUND,

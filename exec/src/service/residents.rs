@@ -50,6 +50,8 @@ pub(crate) struct Surroundings {
     pub(crate) network: (Sockets, Option<u64>),
     /// Which walls the Landlock ruleset is of, if one is attached; the ruleset follows from the rest.
     pub(crate) walls: Option<u64>,
+    /// Whether it leaves one processor to others.
+    pub(crate) is_aside: bool,
     attached: Vec<Attached>,
 }
 
@@ -89,7 +91,7 @@ impl Surroundings {
             Ok(Attached { at: at.clone(), role, device, inode, generation, points })
         });
         let attached = attached.collect::<Result<_, Error>>()?;
-        Ok(Self { identity, limits, whole, network, walls, attached })
+        Ok(Self { identity, limits, whole, network, walls, is_aside: false, attached })
     }
 
     /// How many of their user may wait.

@@ -1,7 +1,10 @@
 //! How the kernel shares the processors among threads: sched_setattr(2), which no crate wraps.
 
 use std::io;
+use std::sync::OnceLock;
 use std::time::Duration;
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// `struct sched_attr` of `linux/sched/types.h` in its first version, which every kernel since 3.14 knows.
 #[repr(C)]
@@ -76,26 +79,93 @@ const GIVING_WAY_NICENESS: i32 = 19;
 /// # Errors
 /// As [`share_processors`].
 pub(crate) fn leave_processors_to_others(thread: i32) -> io::Result<()> {
-    // First as batch work: with `SCHED_IDLE` the kernel takes neither a slice nor a niceness, and leaves both as they are. A thread that
-    // has it already may be refused.
-    let _ = share_processors(thread, Sharing::Batch, GIVING_WAY_NICENESS, COMMAND_SLICE);
+    give_way_by_niceness(thread);
     share_processors(thread, Sharing::Idle, GIVING_WAY_NICENESS, Duration::ZERO)
+}
+
+/// First as batch work: with `SCHED_IDLE` the kernel takes neither a slice nor a niceness, and leaves both as they are. A thread that
+/// has it already may be refused.
+fn give_way_by_niceness(thread: i32) {
+    let _ = share_processors(thread, Sharing::Batch, GIVING_WAY_NICENESS, COMMAND_SLICE);
+}
+
+/// The processors that the threads of commands may use.
+struct Processors {
+    all: CpuSet,
+    /// Those of commands that step aside; `None` where there is one only, which all need.
+    fewer: Option<CpuSet>,
+}
+
+static PROCESSORS: OnceLock<Processors> = OnceLock::new();
+
+impl Processors {
+    /// `all` are named for this process, of which control groups grant the time of `granted`.
+    fn of(all: CpuSet, granted: usize) -> Self {
+        let named: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|number| all.is_set(*number)).collect();
+        let granted = granted.min(named.len());
+        let fewer = (granted > 1).then(|| {
+            let mut fewer = CpuSet::new();
+            // The first one often has the host's own work to do.
+            named.iter().rev().take(granted - 1).for_each(|number| fewer.set(*number));
+            fewer
+        });
+        Self { all, fewer }
+    }
+}
+
+/// Finds out which processors there are: once, before any function below is called in a process that must not allocate memory.
+pub(crate) fn find_processors() {
+    let _ = PROCESSORS.get_or_init(|| {
+        let granted = std::thread::available_parallelism().map_or(1, usize::from);
+        Processors::of(sched_getaffinity(None).unwrap_or_default(), granted)
+    });
+}
+
+/// Those of commands that step aside.
+fn fewer() -> Option<&'static CpuSet> {
+    PROCESSORS.get()?.fewer.as_ref()
+}
+
+/// Lets a thread of a command (0: this one), and each that it makes from now on, go behind all others. Where there is one processor
+/// only, it has that when no other thread wants it. Elsewhere it can [step aside](step_aside) for others; and the kernel takes a
+/// processor with nothing but `SCHED_IDLE` for one without work, on which it starts the processes of others, among hundreds.
+pub(crate) fn go_last(thread: i32) {
+    give_way_by_niceness(thread);
+    if fewer().is_none() {
+        let _ = leave_processors_to_others(thread);
+    }
 }
 
 /// The same for this thread behind its closing filter, with the slices that it has: the filter cannot read what `sched_setattr(2)` is
 /// to set.
 ///
 /// A system call and not the function of the C library, which musl has without its work.
-///
-/// # Errors
-/// As `sched_setscheduler(2)`.
-pub(crate) fn leave_processors_behind_filter() -> io::Result<()> {
+pub(crate) fn go_last_behind_filter() {
+    let _ = rustix::process::setpriority_process(None, GIVING_WAY_NICENESS);
+    if fewer().is_some() {
+        return;
+    }
     let priority = libc::c_int::default();
     // SAFETY: `struct sched_param` is this one number, which the kernel reads; it keeps no pointer to it.
-    super::check(unsafe {
+    let _ = super::check(unsafe {
         libc::syscall(libc::SYS_sched_setscheduler, 0, libc::SCHED_IDLE, std::ptr::from_ref(&priority))
-    })
-    .map(drop)
+    });
+}
+
+/// Leaves one processor to others: a thread of a command (0: this one), and each that it makes from now on. However many there are,
+/// what others begin there finds no queue, whatever of the kernel's work is done for them elsewhere, and however it shares out
+/// processors (by session, for instance). Where there is one processor only, or the kernel refuses it, nothing changes.
+pub(crate) fn step_aside(thread: i32) {
+    if let Some(fewer) = fewer() {
+        let _ = sched_setaffinity(rustix::process::Pid::from_raw(thread), fewer);
+    }
+}
+
+/// Takes that back.
+pub(crate) fn step_back(thread: i32) {
+    if let Some(processors) = PROCESSORS.get() {
+        let _ = sched_setaffinity(rustix::process::Pid::from_raw(thread), &processors.all);
+    }
 }
 
 /// The slice of the service's threads: the shortest that the kernel gives.
@@ -133,6 +203,22 @@ mod tests {
         })
         .unwrap();
         (attributes.policy, attributes.niceness, Duration::from_nanos(attributes.runtime_ns))
+    }
+
+    #[test]
+    fn one_processor_is_left_of_those_that_control_groups_grant() {
+        let set = |numbers: &[usize]| {
+            let mut set = CpuSet::new();
+            numbers.iter().for_each(|number| set.set(*number));
+            set
+        };
+        let fewer = |all: &[usize], granted| Processors::of(set(all), granted).fewer;
+        assert_eq!(fewer(&[3], 1), None);
+        assert_eq!(fewer(&[0, 1, 2, 3], 1), None);
+        assert_eq!(fewer(&[2, 5], 2), Some(set(&[5])));
+        assert_eq!(fewer(&[0, 1, 2, 3], 4), Some(set(&[1, 2, 3])));
+        assert_eq!(fewer(&[0, 1, 2, 3], 2), Some(set(&[3])));
+        assert_eq!(fewer(&[0, 1], 9), Some(set(&[1])));
     }
 
     #[test]

@@ -64,6 +64,11 @@ pub(crate) enum Order<R = Request> {
         /// The other id.
         owner: u32,
     },
+    /// This user, by number, is here: others are not alone.
+    Here {
+        /// As in [`Request::user`].
+        user: u64,
+    },
 }
 
 /// The program to execute.
@@ -112,8 +117,10 @@ pub(crate) struct Request {
     pub(crate) has_terminal: bool,
     /// Whether the first process of a mounted run may stay for a [`Next`] one.
     pub(crate) may_stay: bool,
-    /// Whether its processes are to have a processor when no others want it.
+    /// Whether its processes are to go behind all others.
     pub(crate) gives_way: bool,
+    /// Whether they leave one processor to others, who are there.
+    pub(crate) is_aside: bool,
     /// A number for its user: the runs of one have the same.
     pub(crate) user: Option<u64>,
 }

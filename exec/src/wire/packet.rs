@@ -87,6 +87,8 @@ pub(crate) enum Arrived {
     Run(Box<Request>, Descriptors<OwnedFd>),
     /// Make a user namespace, and send it over this socket.
     SwapOwner(u32, OwnedFd),
+    /// The user with this number is here.
+    Here(u64),
 }
 
 /// Waits for the next order; `None` when the service closed its end.
@@ -99,6 +101,7 @@ pub(crate) fn receive_order(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Re
     let mut next = || attached.next().ok_or_else(malformed);
     let request = match order {
         Order::SwapOwner { owner } => return Ok(Some(Arrived::SwapOwner(owner, next()?))),
+        Order::Here { user } => return Ok(Some(Arrived::Here(user))),
         Order::Run(request) => request,
         Order::Spilled => return Err(malformed()),
     };

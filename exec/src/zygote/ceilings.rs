@@ -21,15 +21,18 @@ const LOCKED_BYTES: u64 = 64 * 1024;
 /// Signals that may be queued for one uid.
 const PENDING_SIGNALS: u64 = 256;
 
-/// Lets the service, or everything else (`to_all`), go before the command, where both want a processor. Only a
-/// courtesy to other users: a kernel that refuses it is as fair as it is by itself.
+/// Lets the service, or everything else (`to_all`), go before the command, where both want a processor; `is_aside` when the
+/// command leaves one to others besides. Only a courtesy to other users: a kernel that refuses it is as fair as it is by itself.
 ///
 /// Allocates nothing.
-pub(super) fn give_way(to_all: bool) {
+pub(super) fn give_way(to_all: bool, is_aside: bool) {
     let _ = rustix::process::setpriority_process(None, NICENESS);
     let _ = sys::share_processors(0, Sharing::Batch, NICENESS, COMMAND_SLICE);
     if to_all {
-        let _ = sys::leave_processors_to_others(0);
+        sys::go_last(0);
+    }
+    if is_aside {
+        sys::step_aside(0);
     }
 }
 

@@ -192,7 +192,8 @@ fn become_next(
     SigSet::all().thread_set_mask().map_err(at(Step::Session))?;
     nix::unistd::setsid().map_err(at(Step::Session))?;
     give_way_as_session(false);
-    give_way(false);
+    // Behind its filter it can go last, but no longer aside.
+    give_way(false, request.is_aside);
     sys::close_on_exec_from(3).map_err(at(Step::CloseFiles))?;
     limit(&request.limits).map_err(at(Step::Limits))?;
     identify(request, run)?;
@@ -202,7 +203,7 @@ fn become_next(
         sys::exit_now(0)
     };
     if next.gives_way {
-        let _ = sys::leave_processors_behind_filter();
+        sys::go_last_behind_filter();
     }
     busy.has_grown_by(next.command.bytes());
     busy.begin(next.deadline_ms);
@@ -255,7 +256,7 @@ fn become_program(
     parent: Parent<'_>,
 ) -> Result<Infallible, Failure> {
     let group = lead(request, parent).map_err(at(Step::Session))?;
-    give_way(request.gives_way);
+    give_way(request.gives_way, request.is_aside);
     if let Parent::Launcher(_) = parent {
         // From here and not from the launcher, so that nothing of the run exists that the service cannot name, even
         // if the launcher is killed at this moment.

@@ -75,6 +75,9 @@ const OWED: Duration = Duration::from_millis(10);
 /// First processes made ahead, as long as there is nothing else to do; more only help callers that start more commands
 /// at once.
 const PARKED: usize = 2;
+/// After how long the memory monitor is told of a run of a user who has used too much lately: before it has many processes, which would
+/// all have to be moved to its group, and not before a short command has ended.
+const EARLY: Duration = Duration::from_millis(5);
 /// How long the launcher leaves the processor to a run that it has just started, before it makes the next process.
 const START: Duration = Duration::from_millis(1);
 
@@ -168,6 +171,7 @@ impl Loop {
                 match wire::receive_order(self.main.as_fd(), &mut buffer) {
                     Ok(Some(Arrived::Run(request, descriptors))) => self.launch(&request, descriptors),
                     Ok(Some(Arrived::SwapOwner(owner, reply))) => swap::answer(owner, &reply),
+                    Ok(Some(Arrived::Here(user))) => self.memory.is_here(user),
                     Ok(None) => break,
                     // Descriptors that did not fit were closed by the kernel; the run's socket with them.
                     Err(error) if error.kind() == io::ErrorKind::InvalidData => {}
@@ -269,7 +273,8 @@ impl Loop {
         };
         let now = Instant::now();
         self.free = now + START;
-        let due = self.memory.patience().map(|patience| now + patience);
+        let due =
+            self.memory.patience().map(|patience| now + if request.is_aside { EARLY } else { patience });
         self.runs.push(Run::new(request, descriptors.run, spawned, !self.filtered, due));
     }
 

@@ -67,6 +67,8 @@ impl Run {
             identity,
             has_runaways,
             whole: request.whole,
+            gives_way: request.gives_way,
+            is_aside: request.is_aside,
         };
         Self {
             pid,
@@ -152,6 +154,7 @@ mod tests {
             has_terminal: false,
             may_stay: true,
             gives_way: false,
+            is_aside: false,
             user: None,
         };
         let (socket, _) = crate::wire::packet_sockets().unwrap();

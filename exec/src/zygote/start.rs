@@ -22,6 +22,7 @@ use crate::wire::{self, Hello, PACKET_BYTES_MAX, Setup};
 pub(super) fn start() -> io::Result<Loop> {
     sys::close_from(3)?;
     sys::reset_signals();
+    sys::find_processors();
     let mut mask = SigSet::empty();
     mask.add(Signal::SIGCHLD);
     mask.thread_set_mask()?;

@@ -24,6 +24,7 @@ pub mod reads;
 use std::sync::Arc;
 use std::time::Duration;
 
+use exec::Launcher;
 use policy::{TreeId, UserId, WorkLimits};
 use storage::Interrupt;
 use tokio::runtime::Handle;
@@ -77,6 +78,8 @@ pub struct Admission {
     reads: Arc<Permits<Owner>>,
     holds: Holds,
     longest: Duration,
+    /// Who is told of each user that is here.
+    launcher: Option<Arc<Launcher>>,
 }
 
 impl Owner {
@@ -189,7 +192,14 @@ impl Admission {
             reads: reads::permits(),
             holds: Holds::default(),
             longest: Duration::from_millis(limits.long_ms),
+            launcher: None,
         }
+    }
+
+    /// The same, which tells `launcher` of each user that is here.
+    #[must_use]
+    pub fn telling(self, launcher: Arc<Launcher>) -> Self {
+        Self { launcher: Some(launcher), ..self }
     }
 
     fn permits(&self, weight: Weight) -> &Permits<Owner> {
@@ -213,6 +223,9 @@ impl Admission {
     /// # Errors
     /// [`Error::Full`].
     async fn admit(&self, job: &Job) -> Result<(Option<Hold>, Permit<Owner>)> {
+        if let (Owner::User(user), Some(launcher)) = (&job.owner, &self.launcher) {
+            launcher.is_here(user);
+        }
         let permits = self.permits(job.weight);
         let Some((tree, mode)) = &job.hold else { return Ok((None, permits.take(&job.owner).await?)) };
         if let Some(hold) = self.holds.try_take(tree, *mode)

@@ -10,8 +10,9 @@ mod process;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use policy::UserId;
 use rustix::fs::{Mode, OFlags};
 use tokio::sync::mpsc;
 
@@ -20,6 +21,7 @@ pub use self::config::LauncherConfig;
 use self::known::Known;
 use self::process::{Process, root_plan, start_best};
 use crate::census::Census;
+use crate::company::Company;
 use crate::error::Error;
 use crate::service::networks::Networks;
 use crate::service::networks::loopbacks::Loopbacks;
@@ -27,7 +29,7 @@ use crate::service::residents::{Resident, Residents, Surroundings};
 use crate::supervisor::ProxyConnection;
 use crate::sys;
 use crate::walls::programs::Programs;
-use crate::wire::{self, Descriptors, Request};
+use crate::wire::{self, Descriptors, Order, Request};
 use crate::workloads::Workloads;
 
 /// How often and how long a send waits for a launcher that is behind.
@@ -47,6 +49,8 @@ pub struct Launcher {
     pub(crate) census: Census,
     /// The work of users' commands.
     pub(crate) workloads: Workloads,
+    /// Who else is there.
+    company: Mutex<Company>,
     pub(crate) buffers: Buffers,
     /// `/dev/null`, the standard input of runs that get none.
     pub(crate) null: OwnedFd,
@@ -103,6 +107,7 @@ impl Launcher {
             landlock,
             census: Census::default(),
             workloads: Workloads::default(),
+            company: Mutex::default(),
             buffers: Buffers::default(),
             null,
             service,
@@ -121,6 +126,26 @@ impl Launcher {
     #[must_use]
     pub fn pid(&self) -> i32 {
         self.hello().pid
+    }
+
+    /// Notes that a user has asked for something: commands of others that give way leave a processor free for that.
+    /// The user's number.
+    ///
+    /// Waits for nothing.
+    pub fn is_here(&self, user: &UserId) -> u64 {
+        let number = self.workloads.number_of(user);
+        // While another thread notes someone, this user has company, and asks again.
+        let is_news = self.company.try_lock().is_ok_and(|mut company| company.note(number, Instant::now()));
+        if is_news && let Ok(order) = wire::encode(&Order::<()>::Here { user: number }) {
+            // A launcher that is behind hears of the next request.
+            let _ = wire::send(self.process().socket.as_fd(), &order, &[]);
+        }
+        number
+    }
+
+    /// Tells whether another user than this one was here lately.
+    pub(crate) fn has_others(&self, user: Option<u64>) -> bool {
+        self.company.lock().unwrap_or_else(PoisonError::into_inner).has_others(user, Instant::now())
     }
 
     /// Sends one order with a descriptor from a thread that may wait.

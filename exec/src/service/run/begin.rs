@@ -77,7 +77,8 @@ impl Launcher {
         let user = spec.network_of.as_ref().map(|owner| &owner.user);
         let working = self.workloads.begin(user);
         request.gives_way = working.gives_way();
-        request.user = user.map(|user| self.workloads.number_of(user));
+        request.user = user.map(|user| self.is_here(user));
+        request.is_aside = request.gives_way && self.has_others(request.user);
         request.is_live = live.is_some();
         request.has_terminal = live.as_ref().is_some_and(|live| live.terminal.is_some());
         let surroundings = self.common(&spec, &request, &run_network, &bounds)?;
@@ -133,7 +134,9 @@ impl Launcher {
         let limits = (request.limits, request.whole);
         let network = (request.sockets, run_network.namespace().map(|namespace| namespace.generation()));
         let walls = request.has_walls.then_some(bounds.generation);
-        Surroundings::new(identity, limits, network, walls, &spec.attachments).map(Some)
+        let mut surroundings = Surroundings::new(identity, limits, network, walls, &spec.attachments)?;
+        surroundings.is_aside = request.is_aside;
+        Ok(Some(surroundings))
     }
 
     /// The uid a run takes; `None` keeps the service's.
@@ -204,6 +207,7 @@ impl Launcher {
             has_terminal: false,
             may_stay: false,
             gives_way: false,
+            is_aside: false,
             user: None,
         })
     }

@@ -131,10 +131,12 @@ pub(crate) fn allow_unshare(policy: &mut Policy) {
     policy.rules.retain(|rule| Ok(rule.number) != number);
 }
 
-/// Allows `sched_setattr(2)` for every thread.
+/// Allows `sched_setattr(2)` and `sched_setaffinity(2)` for every thread.
 pub(crate) fn allow_scheduling(policy: &mut Policy) {
-    let number = u32::try_from(libc::SYS_sched_setattr);
-    policy.rules.retain(|rule| Ok(rule.number) != number);
+    for number in [libc::SYS_sched_setattr, libc::SYS_sched_setaffinity] {
+        let number = u32::try_from(number);
+        policy.rules.retain(|rule| Ok(rule.number) != number);
+    }
 }
 
 /// The closing stage: what the set-up of a run itself still calls, and what differs between runs.
@@ -146,9 +148,11 @@ pub(crate) fn closing(sockets: Sockets, surroundings: Surroundings, shared: Shar
         pairs.push(vec![bits(1, SOCK_DGRAM)]);
     }
     let mut rules = vec![rule(libc::SYS_socketpair, Verdict::When(pairs, Action::Errno(EAFNOSUPPORT)))];
-    // A command stays batch work, in slices of its own (see `zygote::ceilings`), or gives way to all others.
+    // A command stays batch work, in slices of its own (see `zygote::ceilings`), or gives way to all others; and it does not take the
+    // processor that it leaves to others.
     let refused = Verdict::Always(Action::Errno(EPERM));
     rules.push(rule(libc::SYS_sched_setattr, refused.clone()));
+    rules.push(rule(libc::SYS_sched_setaffinity, refused.clone()));
     rules.push(rule(libc::SYS_sched_setscheduler, any_of([is_not(1, libc::SCHED_IDLE.unsigned_abs())])));
     match surroundings {
         // Pretended, so that daemons believe they left while the group that is killed still holds them.

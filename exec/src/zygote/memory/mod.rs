@@ -154,6 +154,12 @@ impl Memory {
         self.settle();
     }
 
+    /// Tells the memory monitor that a user is here.
+    pub(super) fn is_here(&mut self, user: u64) {
+        self.owed.push_back(Word::Here { user });
+        self.settle();
+    }
+
     /// Tells whether the kernel killed something of the ended run `run` for want of memory.
     ///
     /// `watched` when the memory monitor was told of it, `suddenly` when its first process was killed, and not by the

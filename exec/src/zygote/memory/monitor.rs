@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use super::monitored_run::MonitoredRun;
 use super::processes::Family;
 use super::{Means, ROUND, priority};
+use crate::company::Company;
 use crate::sys;
 use crate::wire::{self, Whole};
 
@@ -35,6 +36,11 @@ const MESSAGE_BYTES: usize = 512;
 pub(super) enum Word {
     /// This run has lived for a while.
     Watch(Charge),
+    /// The user with this number is here.
+    Here {
+        /// As in [`Charge::user`].
+        user: u64,
+    },
     /// This run has ended.
     Forget {
         /// Which.
@@ -55,6 +61,9 @@ pub(in crate::zygote) struct Charge {
     /// Whether processes may have left the group of the first one.
     pub(in crate::zygote) has_runaways: bool,
     pub(in crate::zygote) whole: Whole,
+    /// Whether it began as one that goes behind all others, and aside.
+    pub(in crate::zygote) gives_way: bool,
+    pub(in crate::zygote) is_aside: bool,
 }
 
 /// The memory monitor's message: this run has more memory than it may.
@@ -70,6 +79,7 @@ struct MemoryMonitor {
     /// Of this machine, as far as the launcher may use them.
     processors: usize,
     runs: Vec<MonitoredRun>,
+    company: Company,
     /// Groups of ended runs in which something was left.
     remains: Vec<u64>,
 }
@@ -82,6 +92,7 @@ pub(super) fn live(socket: OwnedFd, means: Means, launcher: i32) -> ! {
         launcher,
         processors: std::thread::available_parallelism().map_or(1, usize::from),
         runs: Vec::new(),
+        company: Company::default(),
         remains: Vec::new(),
     };
     // An error of the socket is treated as its end: no process is left to tell.
@@ -103,6 +114,9 @@ impl MemoryMonitor {
                 }
                 match wire::decode(buffer.get(..length).unwrap_or_default())? {
                     Word::Watch(charge) => self.watch(&charge),
+                    Word::Here { user } => {
+                        self.company.note(user, Instant::now());
+                    }
                     Word::Forget { run } => self.forget(run),
                 }
             }
@@ -127,7 +141,7 @@ impl MemoryMonitor {
     }
 
     fn watch(&mut self, charge: &Charge) {
-        let Charge { run, user, first, has_own_processes, identity, has_runaways, whole } = *charge;
+        let Charge { run, user, first, has_own_processes, identity, has_runaways, whole, .. } = *charge;
         let family = Family {
             first,
             guardian: (!has_own_processes).then_some(self.launcher),
@@ -144,6 +158,8 @@ impl MemoryMonitor {
             user,
             waiting: has_own_processes.then_some(first),
             wanting: Default::default(),
+            is_last: charge.gives_way,
+            is_aside: charge.is_aside,
             group,
             joined: Default::default(),
             quiet: 0,
@@ -153,7 +169,7 @@ impl MemoryMonitor {
             self.tell(run);
         }
         self.runs.push(monitored);
-        priority::lower(proc, &mut self.runs, self.processors);
+        priority::lower(proc, &mut self.runs, self.processors, &self.company);
     }
 
     fn forget(&mut self, run: u64) {
@@ -179,7 +195,7 @@ impl MemoryMonitor {
         }
         exceeding.into_iter().for_each(|run| self.tell(run));
         if let Ok(proc) = &self.means.proc {
-            priority::lower(proc, &mut self.runs, self.processors);
+            priority::lower(proc, &mut self.runs, self.processors, &self.company);
         }
     }
 

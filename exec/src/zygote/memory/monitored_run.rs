@@ -10,6 +10,10 @@ use crate::wire::Whole;
 
 /// How often a round looks for processes that were forked meanwhile.
 const PASSES: usize = 16;
+/// How many processes a round moves of a run that leaves a processor to others. While one is moved, the kernel lets no process of the
+/// machine begin or end (`cgroup_threadgroup_rwsem`). Those that wait for that go on when they have a processor, and the next move
+/// waits for all of them: among hundreds of busy processes on few processors up to a second.
+const MOVED_ASIDE: usize = 2;
 /// After how many rounds a run whose memory the kernel bounds is looked at more seldom, and how seldom: rounds without a new process
 /// where processes have to be moved to the group.
 const QUIET_ROUNDS: u32 = 3;
@@ -29,6 +33,10 @@ pub(super) struct MonitoredRun {
     pub(super) waiting: Option<i32>,
     /// Its threads that wanted a processor at the last look.
     pub(super) wanting: Wanting,
+    /// Whether its threads go behind all others.
+    pub(super) is_last: bool,
+    /// Whether they leave one processor to others.
+    pub(super) is_aside: bool,
     /// The group it is being moved to, where there are any.
     pub(super) group: Option<Group>,
     /// Those that were moved.
@@ -60,9 +68,10 @@ impl MonitoredRun {
         let mut members = proc.members(&self.family);
         let Some(group) = &self.group else { return members };
         let mut is_new = false;
-        for _ in 0..PASSES {
-            let strangers: Vec<i32> =
-                members.iter().copied().filter(|pid| !self.joined.contains(pid)).collect();
+        let (passes, moved) = if self.is_aside { (1, MOVED_ASIDE) } else { (PASSES, usize::MAX) };
+        for _ in 0..passes {
+            let strangers = members.iter().copied().filter(|pid| !self.joined.contains(pid));
+            let strangers: Vec<i32> = strangers.take(moved).collect();
             if strangers.is_empty() {
                 break;
             }

@@ -1,35 +1,56 @@
-//! Runs of a user that want many processors at once give way: the kernel runs their processes when nothing else wants a processor.
+//! Runs of a user that want many processors at once give way: they go behind all others, and while another user is there they leave
+//! one processor to others.
 //!
 //! Commands have one niceness, so a user with a hundred busy processes would leave a hundredth of the processors to the short command
-//! of another one. What is lowered cannot be raised again without privileges, so a user whose commands have a few busy processes,
-//! which is usual, keeps what all have. Runs that end before they are watched are accounted for in `workloads.rs`.
+//! of another one. The niceness of what is lowered cannot be raised again without privileges, so a user whose commands have a few busy
+//! processes, which is usual, keeps what all have. Runs that end before they are watched are accounted for in `workloads.rs`.
 
 use std::collections::{HashMap, HashSet};
+use std::time::Instant;
 
 use nix::unistd::{Uid, seteuid};
 
 use super::monitored_run::MonitoredRun;
-use super::processes::Proc;
+use super::processes::{Proc, Wanting};
+use crate::company::Company;
 use crate::sys;
 
 /// How many threads of one user may want a processor at once, for each processor, before they give way.
 const WANTING: usize = 2;
-/// How often a look lowers threads that were made meanwhile. A thread that is made by a lowered one is lowered, too.
+/// How often a look changes threads that were made meanwhile. A thread that is made by a changed one is changed, too.
 const PASSES: usize = 16;
 
-/// Lowers the runs of every user who wants too much.
-pub(super) fn lower(proc: &Proc, runs: &mut [MonitoredRun], processors: usize) {
+/// Lowers the runs of every user who wants too much; tells those that are last where they belong, by the `company` of their user.
+pub(super) fn lower(proc: &Proc, runs: &mut [MonitoredRun], processors: usize, company: &Company) {
     let most = processors.saturating_mul(WANTING);
     let mut of_users: HashMap<Result<u64, u64>, usize> = HashMap::new();
     for run in runs.iter() {
         *of_users.entry(owner(run)).or_default() += run.wanting.all;
     }
+    let now = Instant::now();
     for run in runs {
-        if run.wanting.usual > 0 && of_users.get(&owner(run)).is_some_and(|wanting| *wanting > most) {
-            lower_run(proc, run);
-            // Until the next look finds others.
-            run.wanting.usual = 0;
+        let too_much =
+            run.wanting.all > 0 && of_users.get(&owner(run)).is_some_and(|wanting| *wanting > most);
+        // A command may have the least priority by its own will, of which nobody knows whether all its threads have it.
+        let is_lowered = too_much && (!run.is_last || run.wanting.usual > 0);
+        run.is_last |= too_much;
+        let is_aside = run.is_last && company.has_others(run.user, now);
+        let steps_back = run.is_aside && !is_aside;
+        if is_lowered || is_aside != run.is_aside {
+            run.is_aside = is_aside;
+            change_run(proc, run, |thread| {
+                if is_lowered {
+                    sys::go_last(thread);
+                }
+                if is_aside {
+                    sys::step_aside(thread);
+                } else if steps_back {
+                    sys::step_back(thread);
+                }
+            });
         }
+        // Until the next look finds others.
+        run.wanting = Wanting::default();
     }
 }
 
@@ -38,32 +59,30 @@ fn owner(run: &MonitoredRun) -> Result<u64, u64> {
     run.user.ok_or(run.run)
 }
 
-/// Lowers all threads of a run but those of its waiting first process.
-fn lower_run(proc: &Proc, run: &MonitoredRun) {
-    let mut lowered = HashSet::new();
+/// Changes all threads of a run but those of its waiting first process.
+fn change_run(proc: &Proc, run: &MonitoredRun, change: impl Fn(i32)) {
+    let mut changed = HashSet::new();
     for _ in 0..PASSES {
         let members = proc.members(&run.family);
         let of_command = members.into_iter().filter(|pid| Some(*pid) != run.waiting);
         let threads: Vec<i32> = of_command.flat_map(|pid| proc.threads(pid)).collect();
-        let new: Vec<i32> = threads.into_iter().filter(|thread| lowered.insert(*thread)).collect();
+        let new: Vec<i32> = threads.into_iter().filter(|thread| changed.insert(*thread)).collect();
         if new.is_empty() {
             return;
         }
-        lower_as(run.identity, &new);
+        change_as(run.identity, &new, &change);
     }
 }
 
-/// Lowers threads as the uid `identity`: only the user of a thread may, or a process with a capability that containers lack. Threads
+/// Changes threads as the uid `identity`: only the user of a thread may, or a process with a capability that containers lack. Threads
 /// that are gone are.
-fn lower_as(identity: Option<u32>, threads: &[i32]) {
+fn change_as(identity: Option<u32>, threads: &[i32], change: impl Fn(i32)) {
     let own = Uid::effective();
     // Back from this uid is always allowed: the real one stays, which also keeps processes of the user from sending signals here.
     if identity.is_some_and(|id| seteuid(Uid::from_raw(id)).is_err()) {
         return;
     }
-    for thread in threads {
-        let _ = sys::leave_processors_to_others(*thread);
-    }
+    threads.iter().for_each(|thread| change(*thread));
     if identity.is_some() {
         let _ = seteuid(own);
     }

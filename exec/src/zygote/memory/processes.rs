@@ -17,8 +17,8 @@ use crate::census::{field, group_in};
 const PROCESSES_MAX: usize = 8_192;
 /// Most bytes read of one file of `/proc`.
 const FILE_BYTES_MAX: u64 = 64 * 1024;
-/// `SCHED_IDLE` in the 41st field of `stat`.
-const IDLE: &str = "5";
+/// The largest niceness, in the 19th field of `stat`.
+const LAST: &str = "19";
 
 /// The `/proc` of the process namespace that the launcher lives in.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ impl AsRawFd for Proc {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Wanting {
     pub(super) all: usize,
-    /// Of these, those that do not give way to all others.
+    /// Of these, those that do not go behind all others.
     pub(super) usual: usize,
 }
 
@@ -112,7 +112,7 @@ impl Proc {
                 let stat = self.text(&format!("{pid}/task/{thread}/stat")).unwrap_or_default();
                 if field(&stat, 3) == Some("R") {
                     wanting.all += 1;
-                    wanting.usual += usize::from(field(&stat, 41) != Some(IDLE));
+                    wanting.usual += usize::from(field(&stat, 19) != Some(LAST));
                 }
             }
         }

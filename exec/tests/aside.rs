@@ -1,0 +1,141 @@
+//! Commands of a user who wants much leave one processor to others while others are there, and not for nobody.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::print_stderr)]
+
+mod support;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use exec::{Isolation, LauncherConfig, Tier};
+use policy::UserId;
+use policy::command::Profile;
+use support::{Sandbox, config};
+use tokio::sync::Mutex;
+
+/// Each test takes all processors.
+static ALONE: Mutex<()> = Mutex::const_new(());
+
+/// A sandbox at a tier, on a machine of which a processor can be left.
+fn sandbox(maximum: Tier) -> Option<(Sandbox, usize)> {
+    let processors = std::thread::available_parallelism().unwrap().get();
+    if processors < 2 {
+        eprintln!("SKIPPED: nothing can be left of one processor");
+        return None;
+    }
+    let isolation = Isolation { maximum, ..Isolation::default() };
+    Some((Sandbox::with(LauncherConfig { isolation, ..config(Profile::Default) }, false)?, processors))
+}
+
+fn someone_else() -> UserId {
+    UserId::parse("someone-else").unwrap()
+}
+
+/// A busy run tells each change of how many processors it may use: all, one less once another user is there, and all when that one has
+/// left for ten seconds.
+async fn many_busy_processes_leave_one_processor_while_another_user_is_there(maximum: Tier) {
+    let _one_at_a_time = ALONE.lock().await;
+    let Some((sandbox, processors)) = sandbox(maximum) else { return };
+    let script = format!(
+        "import os, signal, time
+children = []
+for _ in range({busy}):
+    child = os.fork()
+    if child == 0:
+        while True: pass
+    children.append(child)
+seen, until = [], time.monotonic() + 60
+while len(seen) < 3 and time.monotonic() < until:
+    now = (len(os.sched_getaffinity(0)), len(os.sched_getaffinity(children[-1])))
+    if seen[-1:] != [now] and len(set(now)) == 1: seen.append(now)
+    time.sleep(0.02)
+print([mine for mine, _ in seen])
+for child in children: os.kill(child, signal.SIGKILL)",
+        busy = 4 * processors
+    );
+    let mut spec = sandbox.spec("python3", &["-c", &script]);
+    spec.timeout = Duration::from_secs(90);
+    let launcher = Arc::clone(&sandbox.launcher);
+    let run = tokio::spawn(async move { launcher.run(spec).await.unwrap() });
+    // Its own user is no company.
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    sandbox.launcher.is_here(&someone_else());
+    let result = run.await.unwrap();
+    assert_eq!(result.stdout, format!("[{processors}, {}, {processors}]\n", processors - 1), "{result:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_busy_processes_leave_one_processor_at_the_best_tier() {
+    many_busy_processes_leave_one_processor_while_another_user_is_there(Tier::Namespaces).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_busy_processes_leave_one_processor_at_tier_landlock() {
+    many_busy_processes_leave_one_processor_while_another_user_is_there(Tier::Landlock).await;
+}
+
+/// A command tells how many processors it may use, and its niceness.
+const TELLING: &str = "import os; print(len(os.sched_getaffinity(0)), os.nice(0))";
+/// For how long work is remembered that is too much, at least.
+const REMEMBERED: Duration = Duration::from_secs(1);
+
+/// What commands [tell](TELLING) of a user who has just had many that were ended by force, each of which counts as one that used all
+/// processors; `beside` another user.
+async fn after_much_work(sandbox: &Sandbox, beside: Option<&UserId>) -> Vec<String> {
+    let forced = (0..6).map(|_| {
+        let mut spec = sandbox.spec("python3", &["-c", "import time; time.sleep(60)"]);
+        spec.timeout = Duration::from_millis(200);
+        let launcher = Arc::clone(&sandbox.launcher);
+        tokio::spawn(async move { launcher.run(spec).await.unwrap() })
+    });
+    for run in forced.collect::<Vec<_>>() {
+        run.await.unwrap();
+    }
+    let ended = Instant::now();
+    if let Some(other) = beside {
+        sandbox.launcher.is_here(other);
+    }
+    let mut told = Vec::new();
+    // The later ones may be those of a first process that has stayed.
+    while told.is_empty() || (told.len() < 4 && ended.elapsed() < REMEMBERED) {
+        told.push(sandbox.run("python3", &["-c", TELLING]).await.stdout);
+    }
+    told
+}
+
+async fn a_user_who_worked_much_leaves_one_processor_to_others_from_the_start(maximum: Tier) {
+    let _one_at_a_time = ALONE.lock().await;
+    let Some((sandbox, processors)) = sandbox(maximum) else { return };
+    for (other, left) in [(None, 0), (Some(someone_else()), 1)] {
+        let told = after_much_work(&sandbox, other.as_ref()).await;
+        let expected = format!("{} 19\n", processors - left);
+        assert!(told.iter().all(|told| *told == expected), "{left}: {told:?}");
+    }
+    // The control: without so much work.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert_eq!(sandbox.run("python3", &["-c", TELLING]).await.stdout, format!("{processors} 10\n"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_who_worked_much_leaves_one_processor_at_the_best_tier() {
+    a_user_who_worked_much_leaves_one_processor_to_others_from_the_start(Tier::Namespaces).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_who_worked_much_leaves_one_processor_at_tier_landlock() {
+    a_user_who_worked_much_leaves_one_processor_to_others_from_the_start(Tier::Landlock).await;
+}
+
+#[tokio::test]
+async fn a_command_does_not_choose_its_processors() {
+    for maximum in [Tier::Namespaces, Tier::Landlock] {
+        let Some((sandbox, processors)) = sandbox(maximum) else { return };
+        let script = "import os
+all = os.sched_getaffinity(0)
+for who in (0, os.getpid()):
+    try: os.sched_setaffinity(who, all)
+    except PermissionError: print('refused')
+print(len(all))";
+        let result = sandbox.run("python3", &["-c", script]).await;
+        assert_eq!(result.stdout, format!("refused\nrefused\n{processors}\n"), "{result:?}");
+    }
+}
