@@ -126,6 +126,11 @@ fn fewer() -> Option<&'static CpuSet> {
     PROCESSORS.get()?.fewer.as_ref()
 }
 
+/// Tells whether there is more than one processor, so that commands that give way can leave one to others.
+pub(crate) fn can_step_aside() -> bool {
+    fewer().is_some()
+}
+
 /// Lets a thread of a command (0: this one), and each that it makes from now on, go behind all others. Where there is one processor
 /// only, it has that when no other thread wants it. Elsewhere it can [step aside](step_aside) for others; and the kernel takes a
 /// processor with nothing but `SCHED_IDLE` for one without work, on which it starts the processes of others, among hundreds.

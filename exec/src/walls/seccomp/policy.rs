@@ -16,6 +16,7 @@ use super::calls::{
     TERMINAL_COMMANDS, TRUNCATING, UNSUPPORTED, WATCHING, WORKING_DIRECTORY,
 };
 use super::compile::{Action, Condition, Policy, Rule, Verdict};
+use crate::sys;
 use crate::wire::Sockets;
 
 /// The filter's answer to calls that only a uid of the run's own would confine.
@@ -153,7 +154,12 @@ pub(crate) fn closing(sockets: Sockets, surroundings: Surroundings, shared: Shar
     let refused = Verdict::Always(Action::Errno(EPERM));
     rules.push(rule(libc::SYS_sched_setattr, refused.clone()));
     rules.push(rule(libc::SYS_sched_setaffinity, refused.clone()));
-    rules.push(rule(libc::SYS_sched_setscheduler, any_of([is_not(1, libc::SCHED_IDLE.unsigned_abs())])));
+    let policies = match sys::can_step_aside() {
+        // With `SCHED_IDLE` it would get the processes of others on its processors (see `sys::go_last`).
+        true => refused.clone(),
+        false => any_of([is_not(1, libc::SCHED_IDLE.unsigned_abs())]),
+    };
+    rules.push(rule(libc::SYS_sched_setscheduler, policies));
     match surroundings {
         // Pretended, so that daemons believe they left while the group that is killed still holds them.
         Surroundings::Host => {
