@@ -165,11 +165,14 @@ impl MemoryMonitor {
             quiet: 0,
         };
         // At once, because the next round may be far.
-        if monitored.exceeds(proc) {
-            self.tell(run);
-        }
+        let members = monitored.look(proc);
         self.runs.push(monitored);
         priority::lower(proc, &mut self.runs, self.processors, &self.company);
+        if let (Some(members), Some(monitored)) = (members, self.runs.last_mut())
+            && monitored.exceeds(proc, members)
+        {
+            self.tell(run);
+        }
     }
 
     fn forget(&mut self, run: u64) {
@@ -185,18 +188,19 @@ impl MemoryMonitor {
         if let Some(groups) = &self.means.groups {
             self.remains.retain(|run| !groups.remove(*run));
         }
+        let Ok(proc) = &self.means.proc else { return };
+        // Before processes are moved, which those hold up that have not been lowered yet.
+        let members: Vec<_> = self.runs.iter_mut().map(|run| run.look(proc)).collect();
+        priority::lower(proc, &mut self.runs, self.processors, &self.company);
         let mut exceeding = Vec::new();
-        for run in &mut self.runs {
+        for (run, members) in self.runs.iter_mut().zip(members) {
             let wants =
                 run.group.is_some() && self.means.groups.as_ref().is_some_and(|groups| groups.wants(run.run));
-            if wants || self.means.proc.as_ref().is_ok_and(|proc| run.exceeds(proc)) {
+            if wants || members.is_some_and(|members| run.exceeds(proc, members)) {
                 exceeding.push(run.run);
             }
         }
         exceeding.into_iter().for_each(|run| self.tell(run));
-        if let Ok(proc) = &self.means.proc {
-            priority::lower(proc, &mut self.runs, self.processors, &self.company);
-        }
     }
 
     /// Tells the launcher; when it is behind, the next round does it again.

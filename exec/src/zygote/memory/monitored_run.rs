@@ -46,15 +46,22 @@ pub(super) struct MonitoredRun {
 }
 
 impl MonitoredRun {
-    /// One round: moves what is not in the group yet, and tells whether the run has more memory than it may.
-    pub(super) fn exceeds(&mut self, proc: &Proc) -> bool {
+    /// The first half of a round: its processes, and how many processors they want. `None` when it rests this time.
+    pub(super) fn look(&mut self, proc: &Proc) -> Option<Vec<i32>> {
         let is_kept_by_kernel = self.group.is_some() || self.whole.is_none();
         if is_kept_by_kernel && self.quiet > QUIET_ROUNDS && !self.quiet.is_multiple_of(SELDOM) {
             self.quiet = self.quiet.wrapping_add(1);
-            return false;
+            return None;
         }
-        let members = self.gather(proc);
+        let members = proc.members(&self.family);
         self.wanting = proc.wanting(&members);
+        Some(members)
+    }
+
+    /// The second half: moves what is not in the group yet, and tells whether the run has more memory than it may. `members` were seen
+    /// by the first half.
+    pub(super) fn exceeds(&mut self, proc: &Proc, members: Vec<i32>) -> bool {
+        let members = self.gather(proc, members);
         let Some(Whole { memory_bytes: most, .. }) = self.whole else {
             self.quiet = self.quiet.wrapping_add(1);
             return false;
@@ -64,8 +71,7 @@ impl MonitoredRun {
     }
 
     /// The processes of the run, moved into its group as far as they are not in it.
-    fn gather(&mut self, proc: &Proc) -> Vec<i32> {
-        let mut members = proc.members(&self.family);
+    fn gather(&mut self, proc: &Proc, mut members: Vec<i32>) -> Vec<i32> {
         let Some(group) = &self.group else { return members };
         let mut is_new = false;
         let (passes, moved) = if self.is_aside { (1, MOVED_ASIDE) } else { (PASSES, usize::MAX) };
