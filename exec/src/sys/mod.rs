@@ -34,7 +34,7 @@ pub(crate) use quota::{
 };
 pub(crate) use scheduling::{
     COMMAND_SLICE, LONG_NICENESS, Sharing, can_step_aside, find_processors, go_last, go_last_behind_filter,
-    leave_processors_to_others, share_processors, step_aside, step_back,
+    leave_processors_to_others, share_processors, step_aside, step_back, take_spare_processor,
 };
 pub use scheduling::{take_short_slices, work_for_long};
 pub(crate) use shared::Shared;

@@ -166,7 +166,18 @@ pub(crate) fn step_aside(thread: i32) {
     }
 }
 
-/// Takes that back.
+/// Lets this thread, and each that it makes until that [steps back](step_back), use the processor only that is left to others.
+pub(crate) fn take_spare_processor() {
+    if let Some(Processors { all, fewer: Some(fewer) }) = PROCESSORS.get() {
+        let mut spare = CpuSet::new();
+        (0..CpuSet::MAX_CPU)
+            .filter(|number| all.is_set(*number) && !fewer.is_set(*number))
+            .for_each(|number| spare.set(number));
+        let _ = sched_setaffinity(None, &spare);
+    }
+}
+
+/// Lets a thread (0: this one), and each that it makes from now on, use all processors again.
 pub(crate) fn step_back(thread: i32) {
     if let Some(processors) = PROCESSORS.get() {
         let _ = sched_setaffinity(rustix::process::Pid::from_raw(thread), &processors.all);

@@ -31,8 +31,10 @@ pub(super) fn give_way(to_all: bool, is_aside: bool) {
     if to_all {
         sys::go_last(0);
     }
-    if is_aside {
-        sys::step_aside(0);
+    match is_aside {
+        true => sys::step_aside(0),
+        // The launcher may use fewer.
+        false => sys::step_back(0),
     }
 }
 

@@ -60,7 +60,7 @@ use nix::unistd::Pid;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use self::child::Spawner;
-use self::memory::Memory;
+use self::memory::{Memory, Told};
 use self::parked::Parked;
 use self::run::{Run, Spawned};
 use self::users::Users;
@@ -160,8 +160,12 @@ impl Loop {
             }
             self.kill_overdue();
             if ready.monitor {
-                let run = self.memory.hear()?;
-                self.kill_for_memory(run);
+                match self.memory.hear()? {
+                    Told::Exceeds { run } => self.kill_for_memory(run),
+                    // The kernel starts a process where the least load is, which may be among hundreds that have little weight each.
+                    Told::IsSpared(true) => sys::take_spare_processor(),
+                    Told::IsSpared(false) => sys::step_back(0),
+                }
             }
             if ready.children {
                 while matches!(self.children.read_signal(), Ok(Some(_))) {}

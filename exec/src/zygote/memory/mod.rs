@@ -28,8 +28,8 @@ use std::time::Duration;
 
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
-pub(super) use self::monitor::Charge;
-use self::monitor::{Exceeded, Word};
+use self::monitor::Word;
+pub(super) use self::monitor::{Charge, Told};
 use self::processes::Proc;
 use super::cgroup::{self, Group, Groups};
 use crate::limit::Limit;
@@ -191,11 +191,11 @@ impl Memory {
         true
     }
 
-    /// Hears which run has more memory than it may.
+    /// Hears what the memory monitor has to tell.
     ///
     /// # Errors
     /// `UnexpectedEof` when the memory monitor is gone: nothing bounds the runs any more.
-    pub(super) fn hear(&self) -> io::Result<u64> {
+    pub(super) fn hear(&self) -> io::Result<Told> {
         let mut buffer = [0; 64];
         let (length, _) = wire::receive(self.monitor.as_fd(), &mut buffer)?;
         if length == 0 {
@@ -204,8 +204,7 @@ impl Memory {
                 "the process that watches memory ended",
             ));
         }
-        let Exceeded { run } = wire::decode(buffer.get(..length).unwrap_or_default())?;
-        Ok(run)
+        wire::decode(buffer.get(..length).unwrap_or_default())
     }
 }
 

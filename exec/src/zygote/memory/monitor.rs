@@ -66,10 +66,17 @@ pub(in crate::zygote) struct Charge {
     pub(in crate::zygote) is_aside: bool,
 }
 
-/// The memory monitor's message: this run has more memory than it may.
+/// A message of the memory monitor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Exceeded {
-    pub(super) run: u64,
+#[serde(rename_all = "snake_case")]
+pub(in crate::zygote) enum Told {
+    /// This run has more memory than it may.
+    Exceeds {
+        /// Which.
+        run: u64,
+    },
+    /// Runs leave a processor to others, or none does any more.
+    IsSpared(bool),
 }
 
 struct MemoryMonitor {
@@ -80,6 +87,8 @@ struct MemoryMonitor {
     processors: usize,
     runs: Vec<MonitoredRun>,
     company: Company,
+    /// Whether the launcher was told that runs leave a processor to others.
+    is_spared: bool,
     /// Groups of ended runs in which something was left.
     remains: Vec<u64>,
 }
@@ -93,6 +102,7 @@ pub(super) fn live(socket: OwnedFd, means: Means, launcher: i32) -> ! {
         processors: std::thread::available_parallelism().map_or(1, usize::from),
         runs: Vec::new(),
         company: Company::default(),
+        is_spared: false,
         remains: Vec::new(),
     };
     // An error of the socket is treated as its end: no process is left to tell.
@@ -124,6 +134,12 @@ impl MemoryMonitor {
                 let before = processor_time();
                 self.round();
                 next = Instant::now() + ROUND.max(processor_time().saturating_sub(before) * REST);
+            }
+            let is_spared = self.runs.iter().any(|run| run.is_aside);
+            if is_spared != self.is_spared
+                && wire::send_message(self.socket.as_fd(), &Told::IsSpared(is_spared)).is_ok()
+            {
+                self.is_spared = is_spared;
             }
         }
     }
@@ -162,6 +178,7 @@ impl MemoryMonitor {
             is_aside: charge.is_aside,
             group,
             joined: Default::default(),
+            is_moved: false,
             quiet: 0,
         };
         // At once, because the next round may be far.
@@ -205,7 +222,7 @@ impl MemoryMonitor {
 
     /// Tells the launcher; when it is behind, the next round does it again.
     fn tell(&self, run: u64) {
-        let _ = wire::send_message(self.socket.as_fd(), &Exceeded { run });
+        let _ = wire::send_message(self.socket.as_fd(), &Told::Exceeds { run });
     }
 
     /// Removes all groups once their processes are gone, which die with the launcher.

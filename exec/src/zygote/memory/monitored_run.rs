@@ -10,9 +10,9 @@ use crate::wire::Whole;
 
 /// How often a round looks for processes that were forked meanwhile.
 const PASSES: usize = 16;
-/// How many processes a round moves of a run that leaves a processor to others. While one is moved, the kernel lets no process of the
+/// How many processes are moved of a run that leaves a processor to others, of which none is in the group yet. While one is moved, the kernel lets no process of the
 /// machine begin or end (`cgroup_threadgroup_rwsem`). Those that wait for that go on when they have a processor, and the next move
-/// waits for all of them: among hundreds of busy processes on few processors up to a second.
+/// waits for all of them: among hundreds of busy processes on few processors up to a second. The rest of such a run is looked at, as where there are no groups.
 const MOVED_ASIDE: usize = 2;
 /// After how many rounds a run whose memory the kernel bounds is looked at more seldom, and how seldom: rounds without a new process
 /// where processes have to be moved to the group.
@@ -41,6 +41,8 @@ pub(super) struct MonitoredRun {
     pub(super) group: Option<Group>,
     /// Those that were moved.
     pub(super) joined: HashSet<i32>,
+    /// Whether all its processes were moved.
+    pub(super) is_moved: bool,
     /// Rounds since the last new process.
     pub(super) quiet: u32,
 }
@@ -48,7 +50,7 @@ pub(super) struct MonitoredRun {
 impl MonitoredRun {
     /// The first half of a round: its processes, and how many processors they want. `None` when it rests this time.
     pub(super) fn look(&mut self, proc: &Proc) -> Option<Vec<i32>> {
-        let is_kept_by_kernel = self.group.is_some() || self.whole.is_none();
+        let is_kept_by_kernel = (self.group.is_some() && self.is_moved) || self.whole.is_none();
         if is_kept_by_kernel && self.quiet > QUIET_ROUNDS && !self.quiet.is_multiple_of(SELDOM) {
             self.quiet = self.quiet.wrapping_add(1);
             return None;
@@ -74,7 +76,11 @@ impl MonitoredRun {
     fn gather(&mut self, proc: &Proc, mut members: Vec<i32>) -> Vec<i32> {
         let Some(group) = &self.group else { return members };
         let mut is_new = false;
-        let (passes, moved) = if self.is_aside { (1, MOVED_ASIDE) } else { (PASSES, usize::MAX) };
+        let (passes, moved) = match (self.is_aside, self.joined.is_empty()) {
+            (false, _) => (PASSES, usize::MAX),
+            (true, true) => (1, MOVED_ASIDE),
+            (true, false) => (0, 0),
+        };
         for _ in 0..passes {
             let strangers = members.iter().copied().filter(|pid| !self.joined.contains(pid));
             let strangers: Vec<i32> = strangers.take(moved).collect();
@@ -95,6 +101,7 @@ impl MonitoredRun {
             }
             members = proc.members(&self.family);
         }
+        self.is_moved = members.iter().all(|pid| self.joined.contains(pid));
         self.joined.retain(|pid| members.contains(pid));
         self.quiet = if is_new { 0 } else { self.quiet.wrapping_add(1) };
         members
