@@ -15,6 +15,7 @@
 //! | [`loopback`], [`socket_tables`] | loopback addresses of runs, and what listens there |
 //! | [`census`] | how many processes there are |
 //! | [`workloads`] | how much of the processors each user has used |
+//! | [`company`] | whether a user is alone |
 //! | [`sys`] | the system calls without a safe wrapper |
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing))]
 

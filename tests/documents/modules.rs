@@ -54,7 +54,7 @@ const EXEC: Floors = &[
     &["walls", "supervisor"],
     &["wire", "error"],
     &["loopback"],
-    &["census", "limit", "network_owner", "socket_tables", "step", "sys", "tier", "workloads"],
+    &["census", "company", "limit", "network_owner", "socket_tables", "step", "sys", "tier", "workloads"],
 ];
 
 const SERVICE: Floors = &[
