@@ -135,9 +135,9 @@ pub(crate) fn can_step_aside() -> bool {
 /// only, it has that when no other thread wants it. Elsewhere it can [step aside](step_aside) for others; and the kernel takes a
 /// processor with nothing but `SCHED_IDLE` for one without work, on which it starts the processes of others, among hundreds.
 pub(crate) fn go_last(thread: i32) {
-    give_way_by_niceness(thread);
-    if fewer().is_none() {
-        let _ = leave_processors_to_others(thread);
+    match fewer() {
+        Some(_) => give_way_by_niceness(thread),
+        None => drop(leave_processors_to_others(thread)),
     }
 }
 

@@ -115,7 +115,7 @@ impl MemoryMonitor {
     fn serve(&mut self) -> io::Result<()> {
         let mut next = Instant::now();
         loop {
-            let rests = self.runs.is_empty() && self.remains.is_empty();
+            let rests = self.runs.is_empty() && self.remains.is_empty() && !self.is_spared;
             if self.hears((!rests).then(|| next.saturating_duration_since(Instant::now())))? {
                 let mut buffer = [0; MESSAGE_BYTES];
                 let (length, _) = wire::receive(self.socket.as_fd(), &mut buffer)?;

@@ -11,7 +11,7 @@ use std::time::Instant;
 use nix::unistd::{Uid, seteuid};
 
 use super::monitored_run::MonitoredRun;
-use super::processes::{Proc, Wanting};
+use super::processes::Proc;
 use crate::company::Company;
 use crate::sys;
 
@@ -38,6 +38,8 @@ pub(super) fn lower(proc: &Proc, runs: &mut [MonitoredRun], processors: usize, c
         let steps_back = run.is_aside && !is_aside;
         if is_lowered || is_aside != run.is_aside {
             run.is_aside = is_aside;
+            // Until the next look finds others.
+            run.wanting.usual = 0;
             change_run(proc, run, |thread| {
                 if is_lowered {
                     sys::go_last(thread);
@@ -49,8 +51,6 @@ pub(super) fn lower(proc: &Proc, runs: &mut [MonitoredRun], processors: usize, c
                 }
             });
         }
-        // Until the next look finds others.
-        run.wanting = Wanting::default();
     }
 }
 
