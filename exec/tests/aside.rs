@@ -12,6 +12,8 @@ use policy::command::Profile;
 use support::{Sandbox, config};
 use tokio::sync::Mutex;
 
+/// The tiers that commands have by themselves, the best one first.
+const TIERS: [Tier; 2] = [Tier::Namespaces, Tier::Landlock];
 /// Each test takes all processors.
 static ALONE: Mutex<()> = Mutex::const_new(());
 
@@ -28,6 +30,22 @@ fn sandbox(maximum: Tier) -> Option<(Sandbox, usize)> {
 
 fn someone_else() -> UserId {
     UserId::parse("someone-else").unwrap()
+}
+
+/// How many processors a process may use.
+fn processors_of(pid: i32) -> usize {
+    let pid = rustix::process::Pid::from_raw(pid);
+    usize::try_from(rustix::thread::sched_getaffinity(pid).unwrap().count()).unwrap()
+}
+
+async fn becomes(expected: usize, now: impl Fn() -> usize) {
+    for _ in 0..1000 {
+        if now() == expected {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("{} and not {expected}", now());
 }
 
 /// A busy run tells each change of how many processors it may use: all, one less once another user is there, and all when that one has
@@ -58,19 +76,19 @@ for child in children: os.kill(child, signal.SIGKILL)",
     let run = tokio::spawn(async move { launcher.run(spec).await.unwrap() });
     // Its own user is no company.
     tokio::time::sleep(Duration::from_millis(1500)).await;
+    assert_eq!(processors_of(sandbox.launcher.pid()), processors);
     sandbox.launcher.is_here(&someone_else());
+    becomes(1, || processors_of(sandbox.launcher.pid())).await;
     let result = run.await.unwrap();
     assert_eq!(result.stdout, format!("[{processors}, {}, {processors}]\n", processors - 1), "{result:?}");
+    becomes(processors, || processors_of(sandbox.launcher.pid())).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_busy_processes_leave_one_processor_at_the_best_tier() {
-    many_busy_processes_leave_one_processor_while_another_user_is_there(Tier::Namespaces).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn many_busy_processes_leave_one_processor_at_tier_landlock() {
-    many_busy_processes_leave_one_processor_while_another_user_is_there(Tier::Landlock).await;
+async fn many_busy_processes_leave_one_processor() {
+    for maximum in TIERS {
+        many_busy_processes_leave_one_processor_while_another_user_is_there(maximum).await;
+    }
 }
 
 /// A command tells how many processors it may use, and its niceness.
@@ -116,18 +134,15 @@ async fn a_user_who_worked_much_leaves_one_processor_to_others_from_the_start(ma
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_user_who_worked_much_leaves_one_processor_at_the_best_tier() {
-    a_user_who_worked_much_leaves_one_processor_to_others_from_the_start(Tier::Namespaces).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_user_who_worked_much_leaves_one_processor_at_tier_landlock() {
-    a_user_who_worked_much_leaves_one_processor_to_others_from_the_start(Tier::Landlock).await;
+async fn a_user_who_worked_much_leaves_one_processor() {
+    for maximum in TIERS {
+        a_user_who_worked_much_leaves_one_processor_to_others_from_the_start(maximum).await;
+    }
 }
 
 #[tokio::test]
 async fn a_command_does_not_choose_its_processors() {
-    for maximum in [Tier::Namespaces, Tier::Landlock] {
+    for maximum in TIERS {
         let Some((sandbox, processors)) = sandbox(maximum) else { return };
         let script = "import os
 all = os.sched_getaffinity(0)
