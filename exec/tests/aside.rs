@@ -140,6 +140,43 @@ async fn a_user_who_worked_much_leaves_one_processor() {
     }
 }
 
+/// Each run alone wants no more than it may. Those that have run for long are looked at once a second where a control group keeps their memory.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_runs_of_a_user_want_counts_together() {
+    let _one_at_a_time = ALONE.lock().await;
+    for maximum in TIERS {
+        let Some((sandbox, processors)) = sandbox(maximum) else { return };
+        let script = "import os, signal, sys, time
+children = []
+for _ in range(int(sys.argv[2])):
+    child = os.fork()
+    if child == 0:
+        while True: pass
+    children.append(child)
+until = time.monotonic() + float(sys.argv[1])
+stays = sys.argv[3] == 'stays'
+while (stays or os.getpriority(os.PRIO_PROCESS, children[0]) != 19) and time.monotonic() < until: time.sleep(0.05)
+print(os.getpriority(os.PRIO_PROCESS, children[0]))
+for child in children: os.kill(child, signal.SIGKILL)";
+        let begin = |seconds: &str, busy: usize, until: &str| {
+            let mut spec = sandbox.spec("python3", &["-c", script, seconds, &busy.to_string(), until]);
+            spec.timeout = Duration::from_secs(90);
+            let launcher = Arc::clone(&sandbox.launcher);
+            tokio::spawn(async move { launcher.run(spec).await.unwrap().stdout })
+        };
+        assert_eq!(begin("1", processors, "last").await.unwrap(), "10\n", "the control: one alone");
+        let one = begin("60", processors, "stays");
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        let other = begin("60", processors / 2, "stays");
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let third = begin("30", processors, "last");
+        assert_eq!(third.await.unwrap(), "19\n", "{maximum:?}");
+        // Dropped, they are ended.
+        one.abort();
+        other.abort();
+    }
+}
+
 #[tokio::test]
 async fn a_command_does_not_choose_its_processors() {
     for maximum in TIERS {
