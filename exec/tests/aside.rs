@@ -6,7 +6,7 @@ mod support;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use exec::{Isolation, LauncherConfig, Tier};
+use exec::{Isolation, LauncherConfig, Limit, Tier};
 use policy::UserId;
 use policy::command::Profile;
 use support::{Sandbox, config};
@@ -77,7 +77,7 @@ for child in children: os.kill(child, signal.SIGKILL)",
     // Its own user is no company.
     tokio::time::sleep(Duration::from_millis(1500)).await;
     assert_eq!(processors_of(sandbox.launcher.pid()), processors);
-    sandbox.launcher.is_here(&someone_else());
+    sandbox.launcher.note_user(&someone_else());
     becomes(1, || processors_of(sandbox.launcher.pid())).await;
     let result = run.await.unwrap();
     assert_eq!(result.stdout, format!("[{processors}, {}, {processors}]\n", processors - 1), "{result:?}");
@@ -110,7 +110,7 @@ async fn after_much_work(sandbox: &Sandbox, beside: Option<&UserId>) -> Vec<Stri
     }
     let ended = Instant::now();
     if let Some(other) = beside {
-        sandbox.launcher.is_here(other);
+        sandbox.launcher.note_user(other);
     }
     let mut told = Vec::new();
     // The later ones may be those of a first process that has stayed.
@@ -137,6 +137,29 @@ async fn a_user_who_worked_much_leaves_one_processor_to_others_from_the_start(ma
 async fn a_user_who_worked_much_leaves_one_processor() {
     for maximum in TIERS {
         a_user_who_worked_much_leaves_one_processor_to_others_from_the_start(maximum).await;
+    }
+}
+
+/// Of processes that such a run has before it is moved to a control group, where there is one, few are moved.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_leaves_a_processor_has_no_more_memory_than_others() {
+    let _one_at_a_time = ALONE.lock().await;
+    for maximum in TIERS {
+        let Some((sandbox, processors)) = sandbox(maximum) else { return };
+        let told = after_much_work(&sandbox, Some(&someone_else())).await;
+        assert_eq!(told[0], format!("{} 19\n", processors - 1), "the control");
+        let script = "import os, time
+for _ in range(8):
+    if os.fork() == 0:
+        time.sleep(0.3)
+        held = b'x' * (60 << 20)
+        time.sleep(60)
+time.sleep(60)";
+        let mut spec = sandbox.spec("python3", &["-c", script]);
+        spec.timeout = Duration::from_secs(30);
+        spec.limits.run_memory_bytes = 200 << 20;
+        let result = sandbox.launcher.run(spec).await.unwrap();
+        assert_eq!(result.limit, Some(Limit::Memory), "{maximum:?}: {result:?}");
     }
 }
 

@@ -224,7 +224,7 @@ impl Admission {
     /// [`Error::Full`].
     async fn admit(&self, job: &Job) -> Result<(Option<Hold>, Permit<Owner>)> {
         if let (Owner::User(user), Some(launcher)) = (&job.owner, &self.launcher) {
-            launcher.is_here(user);
+            launcher.note_user(user);
         }
         let permits = self.permits(job.weight);
         let Some((tree, mode)) = &job.hold else { return Ok((None, permits.take(&job.owner).await?)) };

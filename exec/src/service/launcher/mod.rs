@@ -129,18 +129,18 @@ impl Launcher {
     }
 
     /// Notes that a user has asked for something: commands of others that give way leave a processor free for that.
-    /// The user's number.
     ///
-    /// Waits for nothing.
-    pub fn is_here(&self, user: &UserId) -> u64 {
-        let number = self.workloads.number_of(user);
-        // While another thread notes someone, this user has company, and asks again.
-        let is_news = self.company.try_lock().is_ok_and(|mut company| company.note(number, Instant::now()));
-        if is_news && let Ok(order) = wire::encode(&Order::<()>::Here { user: number }) {
-            // A launcher that is behind hears of the next request.
-            let _ = wire::send(self.process().socket.as_fd(), &order, &[]);
+    /// Waits for nothing: not for another thread that notes someone, nor for a launcher that is being started. Then the user's next
+    /// request is noted.
+    pub fn note_user(&self, user: &UserId) {
+        let user = self.workloads.number_of(user);
+        let is_news = self.company.try_lock().is_ok_and(|mut company| company.note(user, Instant::now()));
+        if is_news
+            && let Ok(order) = wire::encode(&Order::<()>::Here { user })
+            && let Ok(process) = self.process.try_lock()
+        {
+            let _ = wire::send(process.socket.as_fd(), &order, &[]);
         }
-        number
     }
 
     /// Tells whether another user than this one was here lately.

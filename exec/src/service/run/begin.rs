@@ -77,7 +77,10 @@ impl Launcher {
         let user = spec.network_of.as_ref().map(|owner| &owner.user);
         let working = self.workloads.begin(user);
         request.gives_way = working.gives_way();
-        request.user = user.map(|user| self.is_here(user));
+        if let Some(user) = user {
+            self.note_user(user);
+            request.user = Some(self.workloads.number_of(user));
+        }
         request.is_aside = request.gives_way && self.has_others(request.user);
         request.is_live = live.is_some();
         request.has_terminal = live.as_ref().is_some_and(|live| live.terminal.is_some());

@@ -10,9 +10,10 @@ use crate::wire::Whole;
 
 /// How often a round looks for processes that were forked meanwhile.
 const PASSES: usize = 16;
-/// How many processes are moved of a run that leaves a processor to others, of which none is in the group yet. While one is moved, the kernel lets no process of the
-/// machine begin or end (`cgroup_threadgroup_rwsem`). Those that wait for that go on when they have a processor, and the next move
-/// waits for all of them: among hundreds of busy processes on few processors up to a second. The rest of such a run is looked at, as where there are no groups.
+/// How many processes are moved of a run that leaves a processor to others, of which none is in the group yet. The rest of it is
+/// looked at, as where there are no groups. While one is moved, the kernel lets no process of the machine begin or end
+/// (`cgroup_threadgroup_rwsem`). Those that wait for that go on when they have a processor, and the next move waits for all of them:
+/// among hundreds of busy processes on few processors up to a second.
 const MOVED_ASIDE: usize = 2;
 /// After how many rounds a run whose memory the kernel bounds is looked at more seldom, and how seldom: rounds without a new process
 /// where processes have to be moved to the group.
