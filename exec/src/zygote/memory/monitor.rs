@@ -140,6 +140,11 @@ impl MemoryMonitor {
                 && wire::send_message(self.socket.as_fd(), &Told::IsSpared(is_spared)).is_ok()
             {
                 self.is_spared = is_spared;
+                // Looking at hundreds of processes takes some milliseconds, for which nobody should wait there.
+                match is_spared {
+                    true => sys::step_aside(0),
+                    false => sys::step_back(0),
+                }
             }
         }
     }
