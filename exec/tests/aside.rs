@@ -32,10 +32,21 @@ fn someone_else() -> UserId {
     UserId::parse("someone-else").unwrap()
 }
 
+/// The processors that a process may use.
+fn processor_set(pid: i32) -> Vec<usize> {
+    let set = rustix::thread::sched_getaffinity(rustix::process::Pid::from_raw(pid)).unwrap();
+    (0..rustix::thread::CpuSet::MAX_CPU).filter(|number| set.is_set(*number)).collect()
+}
+
 /// How many processors a process may use.
 fn processors_of(pid: i32) -> usize {
-    let pid = rustix::process::Pid::from_raw(pid);
-    usize::try_from(rustix::thread::sched_getaffinity(pid).unwrap().count()).unwrap()
+    processor_set(pid).len()
+}
+
+/// The memory monitor is the launcher's oldest child.
+fn monitor_of(launcher: i32) -> i32 {
+    let children = std::fs::read_to_string(format!("/proc/{launcher}/task/{launcher}/children")).unwrap();
+    children.split_whitespace().next().unwrap().parse().unwrap()
 }
 
 async fn becomes(expected: usize, now: impl Fn() -> usize) {
@@ -49,7 +60,7 @@ async fn becomes(expected: usize, now: impl Fn() -> usize) {
 }
 
 /// A busy run tells each change of how many processors it may use: all, one less once another user is there, and all when that one has
-/// left for ten seconds.
+/// left for ten seconds. Meanwhile the launcher has the one that is left, and the memory monitor, which has much to look at, the others.
 async fn many_busy_processes_leave_one_processor_while_another_user_is_there(maximum: Tier) {
     let _one_at_a_time = ALONE.lock().await;
     let Some((sandbox, processors)) = sandbox(maximum) else { return };
@@ -76,12 +87,17 @@ for child in children: os.kill(child, signal.SIGKILL)",
     let run = tokio::spawn(async move { launcher.run(spec).await.unwrap() });
     // Its own user is no company.
     tokio::time::sleep(Duration::from_millis(1500)).await;
-    assert_eq!(processors_of(sandbox.launcher.pid()), processors);
+    let (launcher, monitor) = (sandbox.launcher.pid(), monitor_of(sandbox.launcher.pid()));
+    assert_eq!([launcher, monitor].map(processors_of), [processors; 2]);
     sandbox.launcher.note_user(&someone_else());
-    becomes(1, || processors_of(sandbox.launcher.pid())).await;
+    becomes(1, || processors_of(launcher)).await;
+    becomes(processors - 1, || processors_of(monitor)).await;
+    assert!(!processor_set(monitor).contains(&processor_set(launcher)[0]));
     let result = run.await.unwrap();
     assert_eq!(result.stdout, format!("[{processors}, {}, {processors}]\n", processors - 1), "{result:?}");
-    becomes(processors, || processors_of(sandbox.launcher.pid())).await;
+    for process in [launcher, monitor] {
+        becomes(processors, || processors_of(process)).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
