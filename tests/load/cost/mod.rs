@@ -43,8 +43,13 @@ const HELD_UP: Duration = Duration::from_secs(1);
 const MACHINE_MAX: f64 = 4.0;
 /// How far the two figures alone of one round may lie apart.
 const QUIET: f64 = 2.0;
-/// How long one measurement goes on.
+/// How long one measurement goes on at least.
 const MEASURED: Duration = Duration::from_millis(300);
+/// How many samples it has: of fewer than a hundred the 99th percentile would be the slowest one.
+const SAMPLES: usize = 200;
+/// How long one measurement may go on for so many, and how many it has even then.
+const MEASURED_MAX: Duration = Duration::from_secs(3);
+const SAMPLES_MIN: usize = 10;
 /// How long a spender may take to reach its limit.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -75,7 +80,7 @@ bodies_bytes_per_user = 33554432
 connections = 400
 per_peer = 400
 [audit]
-account_bytes = 2097152
+account_bytes = 8388608
 ";
 
 /// The service, and what its spender has come to.
@@ -231,7 +236,11 @@ fn spend<T>(arena: &Arena, spending: &Spending, measure: impl FnOnce() -> T) -> 
 fn percentiles(bystander: &Client) -> Figures {
     let mut samples: [Vec<Duration>; KINDS.len()] = Default::default();
     let begun = Instant::now();
-    while begun.elapsed() < MEASURED || samples[0].len() < 10 {
+    let has_enough = |samples: usize| {
+        let wanted = if begun.elapsed() < MEASURED_MAX { SAMPLES } else { SAMPLES_MIN };
+        begun.elapsed() >= MEASURED && samples >= wanted
+    };
+    while !has_enough(samples[0].len()) {
         for (samples, took) in samples.iter_mut().zip(sample(bystander)) {
             samples.push(took);
         }
