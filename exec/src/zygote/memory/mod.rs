@@ -216,8 +216,11 @@ fn confine(surroundings: Surroundings, groups: bool) {
         kept |= CapabilitySet::KILL | CapabilitySet::DAC_OVERRIDE;
     }
     if let Ok(sets) = rustix::thread::capabilities(None) {
-        let left = sets.permitted & kept;
-        let sets = CapabilitySets { effective: left, permitted: left, inheritable: CapabilitySet::empty() };
+        let effective = sets.permitted & kept;
+        // A command may have this one where directories above its tree are closed to it, and the kernel changes the priority of a
+        // thread only for one that is permitted all that the thread is (cap_task_setscheduler in security/commoncap.c).
+        let permitted = sets.permitted & (kept | CapabilitySet::DAC_READ_SEARCH);
+        let sets = CapabilitySets { effective, permitted, inheritable: CapabilitySet::empty() };
         let _ = rustix::thread::set_capabilities(None, sets);
     }
     // As the launcher does; where the kernel has no filters, the launcher's greeting says so.
