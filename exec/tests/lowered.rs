@@ -4,6 +4,7 @@
 mod support;
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -77,4 +78,47 @@ async fn a_command_cannot_lower_the_session_of_the_launcher() {
     let result = sandbox.run("sh", &["-c", script]).await;
     assert_eq!(result.stdout, "begun\n", "{result:?}");
     assert_eq!(place(), before);
+}
+
+/// Many busy processes of a user id of their own are behind all others soon, also where directories above their tree are closed to it, so
+/// that they keep a capability (not every container grants it), without which the kernel lets nobody change their priority.
+async fn many_busy_processes_of_an_own_uid_go_last(maximum: Tier, mode: u32) {
+    let isolation = Isolation { maximum, ..Isolation::default() };
+    let Some(sandbox) =
+        Sandbox::with(LauncherConfig { isolation, ..config(Profile::Default) }, support::is_root())
+    else {
+        return;
+    };
+    if mode == 0o700 && (!support::is_root() || sandbox.launcher.mounts()) {
+        return; // nothing stands above a tree that is mounted, and without root there is one user id only
+    }
+    fs::set_permissions(sandbox.root.path(), fs::Permissions::from_mode(mode)).unwrap();
+    let busy = 4 * std::thread::available_parallelism().unwrap().get();
+    let script = format!(
+        "import os, signal, time
+children = []
+for _ in range({busy}):
+    child = os.fork()
+    if child == 0:
+        while True: pass
+    children.append(child)
+until = time.monotonic() + 30
+niceness = lambda: sorted(dict.fromkeys(os.getpriority(os.PRIO_PROCESS, child) for child in children))
+while niceness() != [19] and time.monotonic() < until: time.sleep(0.02)
+print(niceness())
+for child in children: os.kill(child, signal.SIGKILL)"
+    );
+    let mut spec = sandbox.spec("python3", &["-c", &script]);
+    spec.timeout = Duration::from_secs(60);
+    let result = sandbox.launcher.run(spec).await.unwrap();
+    assert_eq!(result.stdout, "[19]\n", "{mode:o}: {result:?}");
+}
+
+#[tokio::test]
+async fn many_busy_processes_go_last_whatever_stands_above_their_tree() {
+    for maximum in [Tier::Namespaces, Tier::Landlock] {
+        for mode in [0o755, 0o700] {
+            many_busy_processes_of_an_own_uid_go_last(maximum, mode).await;
+        }
+    }
 }
