@@ -211,16 +211,15 @@ impl Memory {
 /// Gives up what the memory monitor does not need. It keeps what it takes to look at processes as their uid, to end what is left
 /// in a group, and to remove groups at the top of a hierarchy, where not even their owner may write (cgroups(7)).
 fn confine(surroundings: Surroundings, groups: bool) {
-    let mut kept = CapabilitySet::SETUID | CapabilitySet::SETGID;
+    // A command may have the last one where directories above its tree are closed to it. The kernel changes the priority of a thread
+    // (cap_task_setscheduler in security/commoncap.c), and tells of its memory, only for one that may do all that the thread may.
+    let mut kept = CapabilitySet::SETUID | CapabilitySet::SETGID | CapabilitySet::DAC_READ_SEARCH;
     if groups {
         kept |= CapabilitySet::KILL | CapabilitySet::DAC_OVERRIDE;
     }
     if let Ok(sets) = rustix::thread::capabilities(None) {
-        let effective = sets.permitted & kept;
-        // A command may have this one where directories above its tree are closed to it, and the kernel changes the priority of a
-        // thread only for one that is permitted all that the thread is (cap_task_setscheduler in security/commoncap.c).
-        let permitted = sets.permitted & (kept | CapabilitySet::DAC_READ_SEARCH);
-        let sets = CapabilitySets { effective, permitted, inheritable: CapabilitySet::empty() };
+        let left = sets.permitted & kept;
+        let sets = CapabilitySets { effective: left, permitted: left, inheritable: CapabilitySet::empty() };
         let _ = rustix::thread::set_capabilities(None, sets);
     }
     // As the launcher does; where the kernel has no filters, the launcher's greeting says so.

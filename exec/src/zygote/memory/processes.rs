@@ -10,6 +10,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use nix::unistd::{Gid, Uid, setfsgid, setfsuid};
 use rustix::fs::{Dir, Mode, OFlags, openat};
+use rustix::thread::CapabilitySet;
 
 use crate::census::{field, group_in};
 
@@ -94,6 +95,7 @@ impl Proc {
         if let Some(id) = identity {
             setfsgid(Gid::from_raw(id));
             setfsuid(Uid::from_raw(id));
+            keep_read_search();
         }
         let of = |pid: i32| self.proportional_of(pid).or_else(|| self.resident_of(pid));
         let sum = members.iter().filter_map(|pid| of(*pid)).sum();
@@ -170,6 +172,15 @@ impl Proc {
         let mut text = Vec::with_capacity(512);
         io::Read::read_to_end(&mut io::Read::take(std::fs::File::from(file), FILE_BYTES_MAX), &mut text)?;
         Ok(String::from_utf8_lossy(&text).into_owned())
+    }
+}
+
+/// Has `CAP_DAC_READ_SEARCH`, if it is permitted, after a change of uid took it: a process that has it tells of its memory only to those
+/// that have it, too (`ptrace(2)`, "Ptrace access mode checking").
+fn keep_read_search() {
+    if let Ok(mut sets) = rustix::thread::capabilities(None) {
+        sets.effective |= sets.permitted & CapabilitySet::DAC_READ_SEARCH;
+        let _ = rustix::thread::set_capabilities(None, sets);
     }
 }
 
