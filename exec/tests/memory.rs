@@ -89,7 +89,7 @@ async fn what_processes_share_is_counted_once() {
     for sandbox in sandboxes() {
         let script = "import os, time\nkept = bytearray(300 << 20)\nchildren = []\nfor _ in range(20):\n    child = os.fork()\n    if child == 0:\n        time.sleep(1.5)\n        os._exit(0)\n    children.append(child)\nprint(sum(os.waitpid(child, 0)[1] for child in children))";
         // Closed directories above a tree leave its commands a capability, so that not everybody may look at their memory.
-        for mode in [0o755, 0o700] {
+        for mode in support::modes_above() {
             fs::set_permissions(sandbox.root.path(), fs::Permissions::from_mode(mode)).unwrap();
             let result = sandbox.launcher.run(limited(&sandbox, 600, script)).await.unwrap();
             assert_eq!((result.stdout.as_str(), result.limit), ("0\n", None), "{mode:o}: {result:?}");

@@ -32,6 +32,17 @@ pub fn is_root() -> bool {
     Uid::effective().is_root()
 }
 
+/// The modes of the directory above a tree with which its commands can be tested: open to all, and closed to commands with a uid of
+/// their own, which need a capability to get there that container engines give to no container unless asked.
+pub fn modes_above() -> Vec<u32> {
+    let holds = rustix::thread::capabilities(None)
+        .is_ok_and(|sets| sets.effective.contains(rustix::thread::CapabilitySet::DAC_READ_SEARCH));
+    match !is_root() || has("dac-read-search", holds) {
+        true => vec![0o755, 0o700],
+        false => vec![0o755],
+    }
+}
+
 /// Uids of test sandboxes: far from any real account, one for each sandbox of this process.
 fn next_uid() -> u32 {
     use std::sync::atomic::{AtomicU32, Ordering};
