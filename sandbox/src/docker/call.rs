@@ -12,7 +12,7 @@ use tokio::io::AsyncWrite;
 
 use super::failed;
 use crate::live::WindowSize;
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, ErrorKind, Result, SandboxPath};
 
 /// The size of pieces of output.
 const PIECE_BYTES: usize = 64 * 1024;
@@ -138,6 +138,17 @@ impl Call {
     async fn code(&mut self) -> Result<Option<i64>> {
         let state = self.docker.inspect_exec(&self.id).await.map_err(failed(self.operation))?;
         Ok(state.exit_code.filter(|_| state.running == Some(false)))
+    }
+}
+
+/// What a script's end with another number than 0 means for the caller.
+pub(super) fn ended(code: i64, operation: &'static str, path: &SandboxPath) -> Error {
+    match kind(code) {
+        ErrorKind::Internal => {
+            let message = format!("a script in the container ended with {code}");
+            Error::new(ErrorKind::Internal, operation, message).at(path)
+        }
+        kind => Error::about(kind, operation, path),
     }
 }
 

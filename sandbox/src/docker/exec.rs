@@ -275,20 +275,43 @@ impl Drop for Guard {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::process::CommandExt as _;
     use std::process::Command;
 
-    use super::KILL;
+    const KILL: &str = include_str!("scripts/kill.sh");
+    /// A clock that is a second later at each look at it, and one that stands.
+    const CLOCKS: [&str; 2] =
+        ["looks=0; seconds() { looks=$((looks + 1)); eval \"$1=$looks\"; }", "seconds() { eval \"$1=1\"; }"];
+
+    /// How the script ends for the run with this group id, where `kill` and the clock are these.
+    #[allow(clippy::disallowed_methods, reason = "the script is the project's own")]
+    fn ended(kill: &str, clock: &str, group: u32) -> Option<i32> {
+        let script = format!("{KILL}\n{kill}\n{clock}\nkill_run \"$1\"");
+        Command::new("/bin/sh").args(["-c", &script, "sh", &group.to_string()]).status().unwrap().code()
+    }
 
     /// Whoever kills a run must know whether it is gone, or the container goes on being full of it.
     #[test]
-    #[allow(clippy::disallowed_methods, reason = "the script is the project's own")]
     fn what_cannot_be_killed_is_told() {
         // This process and its parents are of that group, and nothing happens to them.
-        let nothing_dies = format!("kill() {{ :; }}\n{KILL}");
-        let ended = |script: &str, group: u32| {
-            Command::new("/bin/sh").args(["-c", script, "sh", &group.to_string()]).status().unwrap().code()
-        };
-        assert_eq!(ended(&nothing_dies, rustix::process::getgid().as_raw()), Some(1));
-        assert_eq!(ended(&nothing_dies, 54_321), Some(0), "no process has this group");
+        assert_eq!(ended("kill() { :; }", CLOCKS[0], rustix::process::getgid().as_raw()), Some(1));
+        assert_eq!(ended("", CLOCKS[0], 54_321), Some(0), "no process has this group");
+    }
+
+    /// A process that was signalled ends when it gets a processor.
+    #[test]
+    #[allow(clippy::disallowed_methods, reason = "the program is one of the system")]
+    fn what_is_slow_to_end_is_waited_for() {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("SKIPPED: only root may give a process another group");
+            return;
+        }
+        let group = 54_322;
+        let mut slow = Command::new("/bin/sleep").arg("300").gid(group).process_group(0).spawn().unwrap();
+        let late = "calls=0; kill() { calls=$((calls + 1)); [ $calls -lt 100 ] || command kill \"$@\"; }";
+        let told = ended(late, CLOCKS[1], group);
+        slow.kill().unwrap();
+        slow.wait().unwrap();
+        assert_eq!(told, Some(0));
     }
 }

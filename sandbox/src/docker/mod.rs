@@ -157,7 +157,7 @@ impl DockerSandbox {
             }
             match call.end().await? {
                 0 => Ok(told),
-                code => Err(Error::about(call::kind(code), operation, path)),
+                code => Err(call::ended(code, operation, path)),
             }
         };
         // Removing a large tree takes its time, as does making a container.
@@ -223,7 +223,7 @@ impl Sandbox for DockerSandbox {
                 Ok(piece) => match piece? {
                     Some(Piece::Stdout(bytes)) => begun.extend_from_slice(&bytes),
                     Some(Piece::Stderr(_)) => {}
-                    None => return Err(Error::about(call::kind(call.end().await?), "read_file", path)),
+                    None => return Err(call::ended(call.end().await?, "read_file", path)),
                 },
             }
         };
@@ -387,9 +387,8 @@ fn finished((code, told): (i64, Vec<u8>), mode: &WriteMode, path: &SandboxPath) 
     if code == 0 {
         return Ok(std::str::from_utf8(&told).ok().and_then(files::version));
     }
-    let kind = match (call::kind(code), mode) {
-        (ErrorKind::NotFound, WriteMode::Swap(_)) => ErrorKind::Stale,
-        (kind, _) => kind,
-    };
-    Err(Error::about(kind, "write_file", path))
+    match (call::kind(code), mode) {
+        (ErrorKind::NotFound, WriteMode::Swap(_)) => Err(Error::about(ErrorKind::Stale, "write_file", path)),
+        _ => Err(call::ended(code, "write_file", path)),
+    }
 }
