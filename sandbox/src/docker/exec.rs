@@ -300,7 +300,11 @@ mod tests {
 
     /// A process that was signalled ends when it gets a processor.
     #[test]
-    #[allow(clippy::disallowed_methods, reason = "the program is one of the system")]
+    #[allow(
+        clippy::disallowed_methods,
+        clippy::print_stderr,
+        reason = "a program of the system; a skip is told"
+    )]
     fn what_is_slow_to_end_is_waited_for() {
         if !rustix::process::geteuid().is_root() {
             eprintln!("SKIPPED: only root may give a process another group");
