@@ -64,22 +64,14 @@ async fn becomes(expected: usize, now: impl Fn() -> usize) {
 async fn many_busy_processes_leave_one_processor_while_another_user_is_there(maximum: Tier) {
     let _one_at_a_time = ALONE.lock().await;
     let Some((sandbox, processors)) = sandbox(maximum) else { return };
-    let script = format!(
-        "import os, signal, time
-children = []
-for _ in range({busy}):
-    child = os.fork()
-    if child == 0:
-        while True: pass
-    children.append(child)
-seen, until = [], time.monotonic() + 60
+    let script = support::with_busy_children(
+        4 * processors,
+        "seen, until = [], time.monotonic() + 60
 while len(seen) < 3 and time.monotonic() < until:
     now = (len(os.sched_getaffinity(0)), len(os.sched_getaffinity(children[-1])))
     if seen[-1:] != [now] and len(set(now)) == 1: seen.append(now)
     time.sleep(0.02)
-print([mine for mine, _ in seen])
-for child in children: os.kill(child, signal.SIGKILL)",
-        busy = 4 * processors
+print([mine for mine, _ in seen])",
     );
     let mut spec = sandbox.spec("python3", &["-c", &script]);
     spec.timeout = Duration::from_secs(90);
@@ -185,20 +177,15 @@ async fn what_the_runs_of_a_user_want_counts_together() {
     let _one_at_a_time = ALONE.lock().await;
     for maximum in TIERS {
         let Some((sandbox, processors)) = sandbox(maximum) else { return };
-        let script = "import os, signal, sys, time
-children = []
-for _ in range(int(sys.argv[2])):
-    child = os.fork()
-    if child == 0:
-        while True: pass
-    children.append(child)
-until = time.monotonic() + float(sys.argv[1])
+        let script = support::with_busy_children(
+            "int(sys.argv[2])",
+            "until = time.monotonic() + float(sys.argv[1])
 stays = sys.argv[3] == 'stays'
 while (stays or os.getpriority(os.PRIO_PROCESS, children[0]) != 19) and time.monotonic() < until: time.sleep(0.05)
-print(os.getpriority(os.PRIO_PROCESS, children[0]))
-for child in children: os.kill(child, signal.SIGKILL)";
+print(os.getpriority(os.PRIO_PROCESS, children[0]))",
+        );
         let begin = |seconds: &str, busy: usize, until: &str| {
-            let mut spec = sandbox.spec("python3", &["-c", script, seconds, &busy.to_string(), until]);
+            let mut spec = sandbox.spec("python3", &["-c", &script, seconds, &busy.to_string(), until]);
             spec.timeout = Duration::from_secs(90);
             let launcher = Arc::clone(&sandbox.launcher);
             tokio::spawn(async move { launcher.run(spec).await.unwrap().stdout })

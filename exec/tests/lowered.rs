@@ -91,19 +91,12 @@ async fn many_busy_processes_of_an_own_uid_go_last(maximum: Tier, mode: u32) {
     };
     fs::set_permissions(sandbox.root.path(), fs::Permissions::from_mode(mode)).unwrap();
     let busy = 4 * std::thread::available_parallelism().unwrap().get();
-    let script = format!(
-        "import os, signal, time
-children = []
-for _ in range({busy}):
-    child = os.fork()
-    if child == 0:
-        while True: pass
-    children.append(child)
-until = time.monotonic() + 30
+    let script = support::with_busy_children(
+        busy,
+        "until = time.monotonic() + 30
 niceness = lambda: sorted(dict.fromkeys(os.getpriority(os.PRIO_PROCESS, child) for child in children))
 while niceness() != [19] and time.monotonic() < until: time.sleep(0.02)
-print(niceness())
-for child in children: os.kill(child, signal.SIGKILL)"
+print(niceness())",
     );
     let mut spec = sandbox.spec("python3", &["-c", &script]);
     spec.timeout = Duration::from_secs(60);

@@ -79,6 +79,28 @@ pub fn config(profile: Profile) -> LauncherConfig {
     }
 }
 
+/// A program in Python that makes as many `busy` children as that expression says, does `what` with the list `children`, and ends them.
+pub fn with_busy_children(busy: impl std::fmt::Display, what: &str) -> String {
+    format!(
+        "import os, signal, sys, time
+children = []
+for _ in range({busy}):
+    child = os.fork()
+    if child == 0:
+        while True: pass
+    children.append(child)
+{what}
+for child in children: os.kill(child, signal.SIGKILL)"
+    )
+}
+
+/// A time that is enough on a real processor, as it is enough here: as many times as long as `FILESECBOX_TEST_SLOWNESS` says, a whole
+/// number. An emulated processor has 10 or more.
+pub fn paced(time: Duration) -> Duration {
+    let slowness = std::env::var("FILESECBOX_TEST_SLOWNESS").unwrap_or_default();
+    time * slowness.parse().unwrap_or(1)
+}
+
 impl Sandbox {
     /// A sandbox as the service makes them on this host: with an own uid where it can.
     pub fn new() -> Option<Self> {
@@ -152,7 +174,7 @@ impl Sandbox {
         ]
         .map(|(name, value)| (name.to_owned(), value))
         .to_vec();
-        spec.timeout = Duration::from_secs(30);
+        spec.timeout = paced(Duration::from_secs(30));
         spec.network_of = Some(NetworkOwner {
             user: UserId::parse("user").unwrap(),
             agent: AgentId::parse("agent").unwrap(),
