@@ -59,6 +59,28 @@ async fn becomes(expected: usize, now: impl Fn() -> usize) {
     panic!("{} and not {expected}", now());
 }
 
+/// The supervisor of another user's command keeps to the processor of the launcher.
+async fn answers_are_given_there(sandbox: &Sandbox, launcher: i32) {
+    let mut spec = sandbox.spec("sleep", &["60"]);
+    spec.network_of.as_mut().unwrap().user = someone_else();
+    let command = {
+        let launcher = Arc::clone(&sandbox.launcher);
+        tokio::spawn(async move { launcher.run(spec).await })
+    };
+    let supervisors = || {
+        let threads = std::fs::read_dir("/proc/self/task").unwrap().map(|entry| entry.unwrap());
+        threads.filter(|entry| {
+            std::fs::read_to_string(entry.path().join("comm")).is_ok_and(|name| name == "supervisor\n")
+        })
+    };
+    becomes(1, || {
+        let of = |name: std::ffi::OsString| processor_set(name.to_str().unwrap().parse().unwrap());
+        supervisors().filter(|thread| of(thread.file_name()) == processor_set(launcher)).count()
+    })
+    .await;
+    command.abort();
+}
+
 /// A busy run tells each change of how many processors it may use: all, one less once another user is there, and all when that one has
 /// left for ten seconds. Meanwhile the launcher has the one that is left, and the memory monitor, which has much to look at, the others.
 async fn many_busy_processes_leave_one_processor_while_another_user_is_there(maximum: Tier) {
@@ -85,6 +107,9 @@ print([mine for mine, _ in seen])",
     becomes(1, || processors_of(launcher)).await;
     becomes(processors - 1, || processors_of(monitor)).await;
     assert!(!processor_set(monitor).contains(&processor_set(launcher)[0]));
+    if maximum == Tier::Landlock {
+        answers_are_given_there(&sandbox, launcher).await;
+    }
     let result = run.await.unwrap();
     assert_eq!(result.stdout, format!("[{processors}, {}, {processors}]\n", processors - 1), "{result:?}");
     for process in [launcher, monitor] {

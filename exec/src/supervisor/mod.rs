@@ -137,6 +137,9 @@ pub(crate) struct Supervised {
     pub(crate) home: String,
     /// The account of its user for what is worked for it.
     pub(crate) work: Option<ServiceWork>,
+    /// The launcher, where the run does not give way: while others leave a processor, the launcher keeps to that one, and so does the
+    /// supervisor. The kernel lets a process that was answered go on where that was done, which may be among hundreds.
+    pub(crate) beside: Option<i32>,
 }
 
 /// Starts the supervisor of the run whose group of processes is `group`, and whose calls arrive on `listener`.
@@ -167,7 +170,11 @@ pub(crate) fn start(supervised: Supervised, listener: OwnedFd, group: i32) -> io
         group,
         listener,
     };
-    thread.spawn(move || supervisor.serve()).map(drop)
+    let spawn = || thread.spawn(move || supervisor.serve()).map(drop);
+    match supervised.beside {
+        Some(launcher) => sys::on_processors_of(launcher, spawn),
+        None => spawn(),
+    }
 }
 
 struct Supervisor {

@@ -141,6 +141,13 @@ pub(crate) fn go_last(thread: i32) {
     }
 }
 
+/// The same for all threads of the process group `group`, with the slices that they have, where [`go_last`] lowers niceness.
+pub(crate) fn go_last_as_group(group: i32) {
+    if fewer().is_some() {
+        let _ = rustix::process::setpriority_pgrp(rustix::process::Pid::from_raw(group), GIVING_WAY_NICENESS);
+    }
+}
+
 /// The same for this thread behind its closing filter, with the slices that it has: the filter cannot read what `sched_setattr(2)` is
 /// to set.
 ///
@@ -182,6 +189,21 @@ pub(crate) fn step_back(thread: i32) {
     if let Some(processors) = PROCESSORS.get() {
         let _ = sched_setaffinity(rustix::process::Pid::from_raw(thread), &processors.all);
     }
+}
+
+/// Calls `make` while this thread may use the processors only that the process `pid` may: what it makes begins there, and stays.
+pub(crate) fn on_processors_of<T>(pid: i32, make: impl FnOnce() -> T) -> T {
+    let own = sched_getaffinity(None);
+    let (Ok(own), Ok(its)) = (own, sched_getaffinity(rustix::process::Pid::from_raw(pid))) else {
+        return make();
+    };
+    if its == own {
+        return make();
+    }
+    let _ = sched_setaffinity(None, &its);
+    let made = make();
+    let _ = sched_setaffinity(None, &own);
+    made
 }
 
 /// The slice of the service's threads: the shortest that the kernel gives.

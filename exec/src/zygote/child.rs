@@ -80,19 +80,24 @@ impl Spawner {
 
     /// Starts the command of a run that sees the host's root.
     ///
-    /// In our memory, so that we wait until the new process has executed its program. Not so a command that gives way to all others:
-    /// it does from its first step on, so that every other user would wait with us until nobody else wants a processor. It is
-    /// started from a copy of this process, which takes 0.2 ms longer, and we go on at once.
+    /// In our memory, so that we wait until the new process has executed its program. Not so a command that gives way to all others,
+    /// or one that `is_slow` to begin because it has to wait for a processor among many: every other user would wait with us.
+    /// It is started from a copy of this process, which takes 0.2 ms longer, and we go on at once.
     ///
     /// # Errors
     /// As `clone(2)`, and `EINVAL` for a text with a NUL or a run of the other kind than this launcher is for.
     /// Failures of later steps are reported by the new process on the run's socket.
-    pub(super) fn spawn(&mut self, request: &Request, descriptors: &Descriptors<OwnedFd>) -> io::Result<Pid> {
+    pub(super) fn spawn(
+        &mut self,
+        request: &Request,
+        descriptors: &Descriptors<OwnedFd>,
+        is_slow: bool,
+    ) -> io::Result<Pid> {
         let (TreeLocation::Host { .. }, None) = (&request.place, &self.root) else {
             return Err(io::ErrorKind::InvalidInput.into());
         };
         let parent = Parent::Launcher(self.launcher);
-        if !request.gives_way {
+        if !request.gives_way && !is_slow {
             return start(&mut self.stack, self.closing.as_ref(), request, descriptors, parent);
         }
         let program = program(&request.command)?;

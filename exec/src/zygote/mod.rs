@@ -10,6 +10,7 @@
 //! | [`root`], [`etc`] | the minimal root and the namespaces that mounted runs begin with, and its `/etc` |
 //! | [`mounting`] | detached mounts |
 //! | [`init`] | the first process of a mounted run |
+//! | [`crowd`] | whether far more threads want a processor than there are
 //! | [`parked`] | first processes made ahead |
 //! | [`passwd`] | the users that a run sees |
 //! | [`run`], [`deadline`], [`shared_clock`] | what is known of a run under way |
@@ -29,6 +30,7 @@
 mod ceilings;
 mod cgroup;
 mod child;
+mod crowd;
 mod deadline;
 mod etc;
 mod failure;
@@ -60,6 +62,7 @@ use nix::unistd::Pid;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use self::child::Spawner;
+use self::crowd::Crowd;
 use self::memory::{Memory, Told};
 use self::parked::Parked;
 use self::run::{Run, Spawned};
@@ -75,8 +78,8 @@ const OWED: Duration = Duration::from_millis(10);
 /// First processes made ahead, as long as there is nothing else to do; more only help callers that start more commands
 /// at once.
 const PARKED: usize = 2;
-/// After how long the memory monitor is told of a run of a user who has used too much lately: before it has many processes, which would
-/// all have to be moved to its group, and not before a short command has ended.
+/// After how long the memory monitor is told of a run of a user who has used too much lately, and of any while there is a crowd: before
+/// it has many processes, which would all have to be moved to its group, and not before a short command has ended.
 const EARLY: Duration = Duration::from_millis(5);
 /// How long the launcher leaves the processor to a run that it has just started, before it makes the next process.
 const START: Duration = Duration::from_millis(1);
@@ -89,6 +92,9 @@ struct Loop {
     spawner: Spawner,
     filtered: bool,
     memory: Memory,
+    crowd: Crowd,
+    /// Whether runs leave a processor to others.
+    is_spared: bool,
     /// Namespaces for the commands of mounted runs; `None` where their processes need not, or cannot, be counted apart.
     users: Option<Users>,
     /// The process that makes network namespaces; `None` where runs have none.
@@ -128,7 +134,7 @@ impl Loop {
         (main, children): (OwnedFd, SignalFd),
         spawner: Spawner,
         filtered: bool,
-        memory: Memory,
+        (memory, crowd): (Memory, Crowd),
         users: Option<Users>,
         networks: Option<Pid>,
     ) -> Self {
@@ -140,6 +146,8 @@ impl Loop {
             spawner,
             filtered,
             memory,
+            crowd,
+            is_spared: false,
             users,
             networks,
             parked,
@@ -163,8 +171,10 @@ impl Loop {
                 match self.memory.hear()? {
                     Told::Exceeds { run } => self.kill_for_memory(run),
                     // The kernel starts a process where the least load is, which may be among hundreds that have little weight each.
-                    Told::IsSpared(true) => sys::take_spare_processor(),
-                    Told::IsSpared(false) => sys::step_back(0),
+                    Told::IsSpared(is_spared) => {
+                        self.is_spared = is_spared;
+                        if is_spared { sys::take_spare_processor() } else { sys::step_back(0) }
+                    }
                 }
             }
             if ready.children {
@@ -241,7 +251,7 @@ impl Loop {
         let mut look = None;
         for run in &mut self.runs {
             look = run.look(now, patience).or(look);
-            if run.due.is_some_and(|due| due <= now) {
+            if run.due.is_some_and(|due| due <= now) && !run.waits_on(|| self.crowd.is_here()) {
                 run.is_watched_now();
                 self.memory.watch(run.charge);
             }
@@ -263,7 +273,9 @@ impl Loop {
         } else {
             let number = self.next;
             self.next += 1;
-            let spawned = self.spawner.spawn(request, &descriptors);
+            // What goes last leaves this processor alone where one is left to others.
+            let is_slow = !self.is_spared && self.crowd.is_here();
+            let spawned = self.spawner.spawn(request, &descriptors, is_slow);
             let spawned = spawned.map(|pid| Spawned { number, pid, busy: None, users: None });
             spawned.map_err(|error| (Step::Clone, error))
         };
@@ -277,8 +289,7 @@ impl Loop {
         };
         let now = Instant::now();
         self.free = now + START;
-        let due =
-            self.memory.patience().map(|patience| now + if request.is_aside { EARLY } else { patience });
+        let due = self.memory.patience().map(|patience| (now + EARLY, now + patience));
         self.runs.push(Run::new(request, descriptors.run, spawned, !self.filtered, due));
     }
 

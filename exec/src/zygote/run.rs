@@ -27,6 +27,8 @@ pub(super) struct Run {
     pub(super) charge: Charge,
     /// When it is told.
     pub(super) due: Option<Instant>,
+    /// When it is told at last, where `due` is earlier for the sake of a crowd.
+    at_last: Option<Instant>,
     /// Whether it was told.
     pub(super) watched: bool,
     /// The limit that the memory monitor found exceeded.
@@ -49,13 +51,14 @@ pub(super) struct Spawned {
 }
 
 impl Run {
-    /// The run of `request` with its process, which the memory monitor must know of at `due`.
+    /// The run of `request` with its process. The memory monitor must know of it at the first time of `due` if it is one of many or leaves
+    /// a processor to others, and at the second otherwise.
     pub(super) fn new(
         request: &Request,
         socket: OwnedFd,
         Spawned { number, pid, busy, users }: Spawned,
         has_runaways: bool,
-        due: Option<Instant>,
+        due: Option<(Instant, Instant)>,
     ) -> Self {
         let has_own_processes = matches!(request.place, TreeLocation::Mounted { .. });
         let identity = request.identity;
@@ -78,7 +81,8 @@ impl Run {
             killed: false,
             deadline: Instant::now() + allowed(request.deadline_ms),
             charge,
-            due,
+            due: due.map(|(early, _)| early),
+            at_last: due.map(|(_, at_last)| at_last).filter(|_| !request.is_aside),
             watched: false,
             limit: None,
             users,
@@ -103,6 +107,13 @@ impl Run {
             }
         }
         Some(now + ROUND)
+    }
+
+    /// Puts off what is due to the time when it is due at last, unless that has come or there `is_crowd`; tells whether it did.
+    pub(super) fn waits_on(&mut self, is_crowd: impl FnOnce() -> bool) -> bool {
+        let Some(at_last) = self.at_last.take().filter(|_| !is_crowd()) else { return false };
+        self.due = Some(at_last);
+        true
     }
 
     /// Notes that the memory monitor was told.
@@ -176,6 +187,25 @@ mod tests {
         assert_eq!(ended(libc::SIGSEGV, Some(Limit::Memory)), Some(libc::SIGKILL));
         assert_eq!(ended(libc::SIGSEGV, None), Some(libc::SIGSEGV));
         assert_eq!(ended(libc::SIGXCPU, Some(Limit::Memory)), Some(libc::SIGXCPU));
+    }
+
+    #[test]
+    fn a_run_among_many_is_watched_early() {
+        let now = Instant::now();
+        let at_last = now + ROUND;
+        let new = || {
+            let mut run = run(1, SharedClock::new().unwrap());
+            (run.due, run.at_last) = (Some(now), Some(at_last));
+            run
+        };
+        let mut alone = new();
+        assert!(alone.waits_on(|| false));
+        assert_eq!(alone.due, Some(at_last));
+        // What is due at last is due.
+        assert!(!alone.waits_on(|| false));
+        let mut among_many = new();
+        assert!(!among_many.waits_on(|| true));
+        assert_eq!(among_many.due, Some(now));
     }
 
     #[test]

@@ -11,6 +11,7 @@ use rustix::thread::CapabilitySet;
 
 use super::Loop;
 use super::child::Spawner;
+use super::crowd::Crowd;
 use super::memory::{Means, Memory};
 use super::users::Users;
 use super::{network, root, supervision};
@@ -46,6 +47,7 @@ pub(super) fn start() -> io::Result<Loop> {
     let (length, _) = wire::receive(main.as_fd(), &mut buffer)?;
     let setup: Setup = wire::decode(buffer.get(..length).unwrap_or_default())?;
     let means = Means::find(setup.root.is_some(), setup.control_groups);
+    let crowd = Crowd::find();
     let (root, proc, mut namespaces) = match setup.root.as_ref().map(root::enter) {
         None => (None, None, None),
         Some(Ok((root, proc))) => {
@@ -101,7 +103,7 @@ pub(super) fn start() -> io::Result<Loop> {
     wire::send(main.as_fd(), &hello, &shown)?;
     let spawner = Spawner::new(root, filtered, supervises)?;
     let networks = networks.map(|(pid, _)| pid);
-    Ok(Loop::new((main, children), spawner, filtered, memory, users, networks))
+    Ok(Loop::new((main, children), spawner, filtered, (memory, crowd), users, networks))
 }
 
 /// Empties the bounding set and keeps what launching needs; tells whether that includes changing identity.

@@ -92,6 +92,7 @@ impl Launcher {
             temporary,
             home: spec.view.scratch.display().to_string(),
             work,
+            beside: (!request.gives_way).then(|| self.pid()),
         });
         Ok(HandedOver { reports, through, mounts, supervised })
     }

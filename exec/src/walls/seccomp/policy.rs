@@ -132,9 +132,9 @@ pub(crate) fn allow_unshare(policy: &mut Policy) {
     policy.rules.retain(|rule| Ok(rule.number) != number);
 }
 
-/// Allows `sched_setattr(2)` and `sched_setaffinity(2)` for every thread.
+/// Allows `sched_setattr(2)`, `sched_setaffinity(2)` and `setpriority(2)` for every thread.
 pub(crate) fn allow_scheduling(policy: &mut Policy) {
-    for number in [libc::SYS_sched_setattr, libc::SYS_sched_setaffinity] {
+    for number in [libc::SYS_sched_setattr, libc::SYS_sched_setaffinity, libc::SYS_setpriority] {
         let number = u32::try_from(number);
         policy.rules.retain(|rule| Ok(rule.number) != number);
     }

@@ -186,6 +186,9 @@ impl MemoryMonitor {
             is_moved: false,
             quiet: 0,
         };
+        if !has_own_processes && !charge.gives_way {
+            priority::lower_group(proc, first, identity, self.processors);
+        }
         // At once, because the next round may be far.
         let members = monitored.look(proc);
         self.runs.push(monitored);

@@ -54,6 +54,16 @@ pub(super) fn lower(proc: &Proc, runs: &mut [MonitoredRun], processors: usize, c
     }
 }
 
+/// Lowers the process group `group` of a run if it wants too much all by itself, as far as one system call does, before its processes
+/// are looked at one by one: among hundreds that want a processor, that takes tens of milliseconds. Tells whether it did.
+pub(super) fn lower_group(proc: &Proc, group: i32, identity: Option<u32>, processors: usize) -> bool {
+    let is_too_much = proc.want_more_than(processors.saturating_mul(WANTING), group);
+    if is_too_much {
+        change_as(identity, &[group], sys::go_last_as_group);
+    }
+    is_too_much
+}
+
 /// The user of a run, or the run itself.
 fn owner(run: &MonitoredRun) -> Result<u64, u64> {
     run.user.ok_or(run.run)
@@ -85,5 +95,41 @@ fn change_as(identity: Option<u32>, threads: &[i32], change: impl Fn(i32)) {
     threads.iter().for_each(|thread| change(*thread));
     if identity.is_some() {
         let _ = seteuid(own);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::CommandExt as _;
+    use std::process::Command;
+
+    use rustix::process::{Pid, Signal, getpriority_process, kill_process_group};
+
+    use super::super::processes::Family;
+    use super::*;
+
+    #[test]
+    fn a_group_of_many_busy_processes_is_lowered_as_one_and_a_small_one_is_not() {
+        sys::find_processors();
+        let proc = Proc::open().unwrap();
+        let lowered = |busy: usize| {
+            let script = format!("for i in $(seq {busy}); do (while :; do :; done) & done; wait");
+            let mut shell = Command::new("sh").args(["-c", &script]).process_group(0).spawn().unwrap();
+            let first = i32::try_from(shell.id()).unwrap();
+            let family = Family { first, guardian: None, runaways: None };
+            while proc.wanting(&proc.members(&family)).all < busy {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+            let is_lowered = lower_group(&proc, first, None, 1);
+            let last = proc.members(&family).into_iter();
+            let last = last.filter(|pid| getpriority_process(Pid::from_raw(*pid)) == Ok(19)).count();
+            kill_process_group(Pid::from_raw(first).unwrap(), Signal::KILL).unwrap();
+            shell.wait().unwrap();
+            (is_lowered, last)
+        };
+        assert_eq!(lowered(WANTING), (false, 0));
+        // Where there is one processor, they are lowered one by one.
+        let all = if sys::can_step_aside() { 40 + 1 } else { 0 };
+        assert_eq!(lowered(40), (true, all));
     }
 }

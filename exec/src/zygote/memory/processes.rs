@@ -16,6 +16,8 @@ use crate::census::{field, group_in};
 
 /// Most processes of one run that are looked at; the default limit on processes is far below.
 const PROCESSES_MAX: usize = 8_192;
+/// How many processes are looked at to find out whether a run has many busy ones, at the least.
+const LOOKS: usize = 16;
 /// Most bytes read of one file of `/proc`.
 const FILE_BYTES_MAX: u64 = 64 * 1024;
 /// The largest niceness, in the 19th field of `stat`.
@@ -104,6 +106,22 @@ impl Proc {
             setfsgid(Gid::effective());
         }
         sum
+    }
+
+    /// Tells whether more than `most` threads of `first` and those that descend from it want a processor, as far as a few looks tell.
+    pub(super) fn want_more_than(&self, most: usize, first: i32) -> bool {
+        let (mut found, mut next, mut wanting) = (vec![first], 0, 0);
+        while let Some(pid) = found.get(next).copied().filter(|_| next < LOOKS.max(most)) {
+            next += 1;
+            wanting += self.wanting(&[pid]).all;
+            if wanting > most {
+                return true;
+            }
+            if found.len() < LOOKS.max(most) {
+                found.extend(self.children(pid));
+            }
+        }
+        false
     }
 
     /// How many threads of these processes want a processor.
