@@ -251,7 +251,15 @@ impl Loop {
         let mut look = None;
         for run in &mut self.runs {
             look = run.look(now, patience).or(look);
-            if run.due.is_some_and(|due| due <= now) && !run.waits_on(|| self.crowd.is_here()) {
+            if run.due.is_none_or(|due| due > now) {
+                continue;
+            }
+            if run.waits_on() {
+                if !run.has_own_processes && self.crowd.is_here() {
+                    run.is_known = true;
+                    self.memory.glance(run.charge);
+                }
+            } else {
                 run.is_watched_now();
                 self.memory.watch(run.charge);
             }
@@ -357,7 +365,7 @@ impl Loop {
             // Before the others of its group are killed: none waits for memory after that.
             let limit = found.and_then(|index| self.runs.get(index)).and_then(|run| {
                 let suddenly = dead.signal == Some(libc::SIGKILL) && !run.killed;
-                self.memory.verdict(run.charge.run, run.watched, suddenly)
+                self.memory.verdict(run.charge.run, run.is_known, suddenly)
             });
             let is_alone =
                 found.and_then(|index| self.runs.get(index)).is_none_or(|run| run.has_own_processes);
@@ -389,7 +397,7 @@ impl Loop {
                 let worked = (is_alone || !kill::has_left(pid))
                     .then(|| sys::work_of_children().saturating_sub(before));
                 let _ = wire::send_message(run.socket.as_fd(), &run.exited(dead, limit, worked));
-                self.memory.ended(run.charge.run, run.watched);
+                self.memory.ended(run.charge.run, run.is_known);
             }
         }
     }

@@ -29,7 +29,9 @@ pub(super) struct Run {
     pub(super) due: Option<Instant>,
     /// When it is told at last, where `due` is earlier for the sake of a crowd.
     at_last: Option<Instant>,
-    /// Whether it was told.
+    /// Whether it was told, by a glance or at last.
+    pub(super) is_known: bool,
+    /// Whether it was told at last.
     pub(super) watched: bool,
     /// The limit that the memory monitor found exceeded.
     pub(super) limit: Option<Limit>,
@@ -51,8 +53,8 @@ pub(super) struct Spawned {
 }
 
 impl Run {
-    /// The run of `request` with its process. The memory monitor must know of it at the first time of `due` if it is one of many or leaves
-    /// a processor to others, and at the second otherwise.
+    /// The run of `request` with its process. The memory monitor must know of it at the first time of `due` if it leaves a processor
+    /// to others or there is a crowd, and in any case at the second.
     pub(super) fn new(
         request: &Request,
         socket: OwnedFd,
@@ -83,6 +85,7 @@ impl Run {
             charge,
             due: due.map(|(early, _)| early),
             at_last: due.map(|(_, at_last)| at_last).filter(|_| !request.is_aside),
+            is_known: false,
             watched: false,
             limit: None,
             users,
@@ -109,9 +112,9 @@ impl Run {
         Some(now + ROUND)
     }
 
-    /// Puts off what is due to the time when it is due at last, unless that has come or there `is_crowd`; tells whether it did.
-    pub(super) fn waits_on(&mut self, is_crowd: impl FnOnce() -> bool) -> bool {
-        let Some(at_last) = self.at_last.take().filter(|_| !is_crowd()) else { return false };
+    /// Puts off what is due to the time when it is due at last, unless that has come; tells whether it did.
+    pub(super) fn waits_on(&mut self) -> bool {
+        let Some(at_last) = self.at_last.take() else { return false };
         self.due = Some(at_last);
         true
     }
@@ -119,6 +122,7 @@ impl Run {
     /// Notes that the memory monitor was told.
     pub(super) fn is_watched_now(&mut self) {
         self.due = None;
+        self.is_known = true;
         self.watched = true;
         if let Some(busy) = &self.busy {
             busy.is_watched_now();
@@ -190,22 +194,16 @@ mod tests {
     }
 
     #[test]
-    fn a_run_among_many_is_watched_early() {
+    fn what_is_due_early_is_put_off_once() {
         let now = Instant::now();
         let at_last = now + ROUND;
-        let new = || {
-            let mut run = run(1, SharedClock::new().unwrap());
-            (run.due, run.at_last) = (Some(now), Some(at_last));
-            run
-        };
-        let mut alone = new();
-        assert!(alone.waits_on(|| false));
-        assert_eq!(alone.due, Some(at_last));
+        let mut run = run(1, SharedClock::new().unwrap());
+        (run.due, run.at_last) = (Some(now), Some(at_last));
+        assert!(run.waits_on());
+        assert_eq!(run.due, Some(at_last));
         // What is due at last is due.
-        assert!(!alone.waits_on(|| false));
-        let mut among_many = new();
-        assert!(!among_many.waits_on(|| true));
-        assert_eq!(among_many.due, Some(now));
+        assert!(!run.waits_on());
+        assert_eq!(run.due, Some(at_last));
     }
 
     #[test]

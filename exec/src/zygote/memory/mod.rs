@@ -154,6 +154,12 @@ impl Memory {
         self.settle();
     }
 
+    /// Tells the memory monitor of a run that may be a crowd; it is told again when the run has lived for a while.
+    pub(super) fn glance(&mut self, charge: Charge) {
+        self.owed.push_back(Word::Glance(charge));
+        self.settle();
+    }
+
     /// Tells the memory monitor that a user is here.
     pub(super) fn is_here(&mut self, user: u64) {
         self.owed.push_back(Word::Here { user });

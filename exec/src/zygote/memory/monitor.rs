@@ -36,6 +36,8 @@ const MESSAGE_BYTES: usize = 512;
 pub(super) enum Word {
     /// This run has lived for a while.
     Watch(Charge),
+    /// This one has not, but there is a crowd, which may be its processes.
+    Glance(Charge),
     /// The user with this number is here.
     Here {
         /// As in [`Charge::user`].
@@ -123,7 +125,16 @@ impl MemoryMonitor {
                     return Ok(());
                 }
                 match wire::decode(buffer.get(..length).unwrap_or_default())? {
-                    Word::Watch(charge) => self.watch(&charge),
+                    Word::Watch(charge) => {
+                        self.lower_at_once(&charge);
+                        self.watch(&charge);
+                    }
+                    // Of any other run nothing more needs to be known yet.
+                    Word::Glance(charge) => {
+                        if self.lower_at_once(&charge) {
+                            self.watch(&charge);
+                        }
+                    }
                     Word::Here { user } => {
                         self.company.note(user, Instant::now());
                     }
@@ -161,7 +172,19 @@ impl MemoryMonitor {
         }
     }
 
+    /// Lowers a run that wants too much all by itself, and whose group is its own; tells whether it did.
+    fn lower_at_once(&self, charge: &Charge) -> bool {
+        let Ok(proc) = &self.means.proc else { return false };
+        !charge.has_own_processes
+            && !charge.gives_way
+            && priority::lower_group(proc, charge.first, charge.identity, self.processors)
+    }
+
+    /// Watches a run, if it is not watched yet.
     fn watch(&mut self, charge: &Charge) {
+        if self.runs.iter().any(|monitored| monitored.run == charge.run) {
+            return;
+        }
         let Charge { run, user, first, has_own_processes, identity, has_runaways, whole, .. } = *charge;
         let family = Family {
             first,
@@ -186,9 +209,6 @@ impl MemoryMonitor {
             is_moved: false,
             quiet: 0,
         };
-        if !has_own_processes && !charge.gives_way {
-            priority::lower_group(proc, first, identity, self.processors);
-        }
         // At once, because the next round may be far.
         let members = monitored.look(proc);
         self.runs.push(monitored);
