@@ -38,7 +38,7 @@ pub(super) fn refused(arena: &Arena) -> bool {
 pub(super) const ALL: &[Spending] = &[
     Spending { name: "requests", at_once: 16, prepare: small, spend: requests, is_spent: refused },
     Spending { name: "large texts", at_once: 6, prepare: large, spend: texts, is_spent: refused },
-    Spending { name: "searches", at_once: 6, prepare: large, spend: searches, is_spent: refused },
+    Spending { name: "searches", at_once: 6, prepare: larger, spend: searches, is_spent: refused },
     Spending { name: "downloads", at_once: 6, prepare: large_skill, spend: downloads, is_spent: refused },
     Spending { name: "bodies", at_once: 6, prepare: small, spend: bodies, is_spent: refused },
     Spending { name: "bytes of a tree", at_once: 2, prepare: small, spend: bytes, is_spent: refused },
@@ -110,6 +110,11 @@ pub(super) fn text(bytes: usize) -> Vec<u8> {
 
 fn large(arena: &Arena) {
     put(arena, &format!("{TREE}/raw/large"), &text(2 * MIB));
+}
+
+/// Enough that those who wait for a search to end are refused on a fast machine, too.
+fn larger(arena: &Arena) {
+    put(arena, &format!("{TREE}/raw/large"), &text(8 * MIB));
 }
 
 fn large_skill(arena: &Arena) {
