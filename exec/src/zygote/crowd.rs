@@ -4,8 +4,8 @@ use std::os::fd::OwnedFd;
 
 use rustix::fs::{Mode, OFlags};
 
-/// How many threads want a processor in a crowd, for each one that the host has.
-const WANTING: usize = 4;
+/// How many threads want a processor in a crowd, for each one that the host has: more than there are while many callers run short commands.
+const WANTING: usize = 16;
 
 /// What tells of a crowd: the host's own count of threads that run or wait for a processor, in `/proc/loadavg` (proc(5)). Who they
 /// belong to it does not tell, and in a container they may be of somebody else: it is a reason to look, and no more.
