@@ -61,7 +61,10 @@ async fn becomes(expected: usize, now: impl Fn() -> usize) {
 
 /// The supervisor of another user's command keeps to the processor of the launcher.
 async fn answers_are_given_there(sandbox: &Sandbox, launcher: i32) {
-    let mut spec = sandbox.spec("sleep", &["60"]);
+    // When nobody is there any more, both have all processors.
+    let spare = processor_set(launcher);
+    assert_eq!(spare.len(), 1);
+    let mut spec = sandbox.spec("python3", &["-c", "import time; time.sleep(60)"]);
     spec.network_of.as_mut().unwrap().user = someone_else();
     let command = {
         let launcher = Arc::clone(&sandbox.launcher);
@@ -75,7 +78,7 @@ async fn answers_are_given_there(sandbox: &Sandbox, launcher: i32) {
     };
     becomes(1, || {
         let of = |name: std::ffi::OsString| processor_set(name.to_str().unwrap().parse().unwrap());
-        supervisors().filter(|thread| of(thread.file_name()) == processor_set(launcher)).count()
+        supervisors().filter(|thread| of(thread.file_name()) == spare).count()
     })
     .await;
     command.abort();
