@@ -209,7 +209,7 @@ impl Service {
         let lines = patch.iter().flat_map(|file| &file.hunks).flat_map(|hunk| &hunk.lines);
         let (hunks, bytes) =
             (patch.iter().map(|file| file.hunks.len()).sum(), lines.map(|line| line.text.len()).sum());
-        let job = Job::on(&id, weight(hunks, bytes), Mode::ShortChange);
+        let job = of_texts(Job::change(&id), hunks, bytes);
         let files = self.store.files(id);
         self.work(job, move || Ok(files.patch(&patch, &options)?)).await
     }
@@ -232,7 +232,9 @@ impl Service {
     }
 }
 
-/// How heavy some changes of texts are: their number, and the bytes in them.
-pub(super) fn weight(changes: usize, bytes: usize) -> Weight {
-    if changes > LIGHT_CHANGES || bytes > LIGHT_BYTES { Weight::Scan } else { Weight::Light }
+/// `job` as heavy as so many changes of texts with so many bytes in them make it.
+pub(super) fn of_texts(job: Job, changes: usize, bytes: usize) -> Job {
+    let is_large = bytes > LIGHT_BYTES;
+    let weight = if changes > LIGHT_CHANGES || is_large { Weight::Scan } else { Weight::Light };
+    Job { weight, gives_way: is_large, ..job }
 }

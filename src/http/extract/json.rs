@@ -13,7 +13,7 @@ use crate::ops::admission::{Job, Weight};
 
 /// Largest JSON body of most routes, in bytes.
 const JSON_BYTES_MAX: usize = 64 * 1024;
-/// Size from which JSON is read in a thread of its own, in bytes: the runtime's threads belong to all requests.
+/// Size from which JSON is read in a thread of its own, which gives way, in bytes: the runtime's threads belong to all requests.
 const LARGE_JSON_BYTES: usize = 256 * 1024;
 
 /// A JSON body of a route, and its largest size.
@@ -37,7 +37,7 @@ impl<T: DeserializeOwned + JsonLimit + Send + 'static> FromRequest<App> for Json
         if length < LARGE_JSON_BYTES {
             return read();
         }
-        let job = Job::about(request_log::user_of().as_ref(), Weight::Light);
+        let job = Job::about(request_log::user_of().as_ref(), Weight::Light).giving_way(true);
         app.service.admission().work(job, move || Ok(read())).await?
     }
 }

@@ -3,10 +3,13 @@
 //! Only the time in which the service waits for the sender counts. A body fails when it brings nothing for
 //! `body_idle_ms`, and when in as much waiting it brings less than `body_bytes_per_second` on average.
 //!
+//! A body that comes as fast as it is received gives others a turn again and again: its task would keep a thread of the runtime until
+//! its end.
+//!
 //! The rest of a body that a handler did not want is received and thrown away, within bounds. A connection that is closed with
 //! unread bytes is reset (RFC 9293, 3.10.7.1), and many senders then never see the answer that was given.
 
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
@@ -22,6 +25,8 @@ use crate::http::request_log::RequestLog;
 /// Bytes of the rest of a body that are received for nothing, and the time that may take.
 const REST_BYTES_MAX: usize = 4 << 20;
 const REST_TIME: Duration = Duration::from_secs(2);
+/// After so many bytes that were there without waiting other tasks have their turn.
+const BYTES_AT_ONCE: usize = 64 * 1024;
 
 /// How slow a sender may be.
 #[derive(Clone, Copy, Debug)]
@@ -42,6 +47,8 @@ pub(in crate::http) struct SlowBody {
     /// The waiting time and the bytes since the last look at the average.
     waited: Duration,
     received: u64,
+    /// Bytes that came since its task last waited.
+    at_once: usize,
     /// Whether its rest is received when it is dropped.
     has_rest: bool,
 }
@@ -50,8 +57,8 @@ impl SlowBody {
     /// Wraps `body`, and tells `facts` when it fails for being slow. `is_coming`: its sender does not wait to be told to go on
     /// (RFC 9110, 10.1.1).
     pub(in crate::http) fn new(body: Body, pace: Pace, is_coming: bool, facts: Arc<RequestLog>) -> Self {
-        let (timer, waiting_since, waited, received) = (None, None, Duration::ZERO, 0);
-        Self { body, pace, facts, timer, waiting_since, waited, received, has_rest: is_coming }
+        let (timer, waiting_since, waited, received, at_once) = (None, None, Duration::ZERO, 0, 0);
+        Self { body, pace, facts, timer, waiting_since, waited, received, at_once, has_rest: is_coming }
     }
 
     /// Counts what came. Tells whether it was enough.
@@ -84,10 +91,18 @@ impl http_body::Body for SlowBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        if self.at_once >= BYTES_AT_ONCE {
+            self.at_once = 0;
+            // Not ready the first time; the task is woken up after the others, and after a look at what else has come.
+            if pin!(tokio::task::yield_now()).poll(context).is_pending() {
+                return Poll::Pending;
+            }
+        }
         match Pin::new(&mut self.body).poll_frame(context) {
             Poll::Ready(Some(Ok(frame))) => {
                 self.has_rest = true;
                 let bytes = frame.data_ref().map_or(0, Bytes::len);
+                self.at_once += bytes;
                 if self.count(bytes) { Poll::Ready(Some(Ok(frame))) } else { self.fail() }
             }
             Poll::Ready(other) => {
@@ -95,6 +110,7 @@ impl http_body::Body for SlowBody {
                 Poll::Ready(other)
             }
             Poll::Pending => {
+                self.at_once = 0;
                 let idle = self.pace.idle;
                 if self.waiting_since.is_none() {
                     let now = Instant::now();
@@ -136,7 +152,9 @@ impl Drop for SlowBody {
 
 /// Receives a body up to its end or its first failure.
 async fn discard(mut body: Limited<Body>) {
-    while let Some(Ok(_)) = body.frame().await {}
+    while let Some(Ok(_)) = body.frame().await {
+        tokio::task::yield_now().await;
+    }
 }
 
 #[cfg(test)]
@@ -170,5 +188,25 @@ mod tests {
         assert_eq!(receive(&[(600, 10), (600, 10), (600, 10)], pace).await, (10, true), "it trickles");
         let forgiving = Pace { bytes_per_second: 0, ..pace };
         assert_eq!(receive(&[(600, 10), (600, 10), (600, 10)], forgiving).await, (30, false));
+    }
+
+    #[tokio::test]
+    async fn others_have_their_turn_while_a_body_comes_as_fast_as_it_is_received() {
+        let turns = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let counted = Arc::clone(&turns);
+        let other = tokio::spawn(async move {
+            loop {
+                counted.fetch_add(1, Ordering::Relaxed);
+                tokio::task::yield_now().await;
+            }
+        });
+        let pieces = (0..64).map(|_| Ok::<_, std::io::Error>(Bytes::from(vec![0; BYTES_AT_ONCE])));
+        let body = Body::from_stream(futures_util::stream::iter(pieces));
+        let pace = Pace { idle: Duration::from_secs(60), bytes_per_second: 0 };
+        let facts = Arc::new(RequestLog::new(&HeaderMap::new(), false));
+        let received = Body::new(SlowBody::new(body, pace, true, facts)).collect().await.unwrap().to_bytes();
+        other.abort();
+        assert_eq!(received.len(), 64 * BYTES_AT_ONCE);
+        assert!(turns.load(Ordering::Relaxed) >= 63, "{turns:?}");
     }
 }

@@ -67,6 +67,8 @@ pub struct Job {
     pub hold: Option<(TreeId, Mode)>,
     /// Whether it goes on when its caller has left.
     pub goes_on: bool,
+    /// Whether it works for long on one large text, and so gives way to the service's other threads, as every long job does.
+    pub gives_way: bool,
 }
 
 /// The permits of all jobs.
@@ -106,13 +108,13 @@ impl Job {
     /// A job of `user` that holds no tree.
     #[must_use]
     pub fn of(user: &UserId, weight: Weight) -> Self {
-        Self { owner: Owner::User(user.clone()), weight, hold: None, goes_on: false }
+        Self { owner: Owner::User(user.clone()), weight, hold: None, goes_on: false, gives_way: false }
     }
 
     /// A job about one user, or about all.
     #[must_use]
     pub fn about(user: Option<&UserId>, weight: Weight) -> Self {
-        Self { owner: Owner::of(user), weight, hold: None, goes_on: false }
+        Self { owner: Owner::of(user), weight, hold: None, goes_on: false, gives_way: false }
     }
 
     /// A job on a tree.
@@ -123,6 +125,7 @@ impl Job {
             weight,
             hold: Some((tree.clone(), mode)),
             goes_on: false,
+            gives_way: false,
         }
     }
 
@@ -130,6 +133,12 @@ impl Job {
     #[must_use]
     pub fn going_on(self) -> Self {
         Self { goes_on: true, ..self }
+    }
+
+    /// The same, which gives way if `gives_way`.
+    #[must_use]
+    pub fn giving_way(self, gives_way: bool) -> Self {
+        Self { gives_way, ..self }
     }
 
     /// A light job that reads a tree.
@@ -265,7 +274,7 @@ impl Admission {
         let interrupt = Interrupt::after(self.longest);
         let _caller = (!job.goes_on).then(|| Caller(interrupt.clone()));
         let (tell, told) = oneshot::channel();
-        let is_long = job.weight == Weight::Long;
+        let gives_way = job.gives_way || job.weight == Weight::Long;
         let work = move || {
             let (done, left) = interrupt
                 .enter(work)
@@ -276,7 +285,7 @@ impl Admission {
             drop(left);
             drop(permit);
         };
-        tokio::task::spawn_blocking(move || if is_long { for_long(work) } else { work() });
+        tokio::task::spawn_blocking(move || if gives_way { for_long(work) } else { work() });
         told.await.map_err(|_| Error::Panicked)?
     }
 }

@@ -7,10 +7,9 @@ use storage::{Condition, ETag, Files, Layer, WriteOptions};
 
 use super::facts::Written;
 use super::{Location, Tree};
-use crate::ops::admission::holds::Mode;
 use crate::ops::admission::{Job, Weight};
 use crate::ops::error::{Error, Result};
-use crate::ops::files::weight;
+use crate::ops::files::of_texts;
 use crate::ops::remote;
 use crate::ops::seen::Seen;
 use crate::ops::texts::{
@@ -82,7 +81,7 @@ impl Tree {
             Some(read) => Ok(read),
             // Large texts take the places of work on whole texts, of which there are few.
             None => {
-                let job = Job { weight: Weight::Scan, ..job };
+                let job = Job { weight: Weight::Scan, gives_way: true, ..job };
                 self.service.work(job, move || read_from(&files, &path, range, limit)).await
             }
         }
@@ -132,7 +131,7 @@ impl Tree {
         }
         check_edits(&edits)?;
         let bytes = edits.iter().map(|edit| edit.old.len().saturating_add(edit.new.len())).sum();
-        let job = Job::on(&self.id, weight(edits.len(), bytes), Mode::ShortChange);
+        let job = of_texts(Job::change(&self.id), edits.len(), bytes);
         let options = WriteOptions { condition, parents: false, mode: None };
         let replaced = self.change_own(job, path.clone(), move |files, path, limit| {
             files.update(path, &options, limit, &mut |text| match text {

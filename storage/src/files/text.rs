@@ -315,7 +315,8 @@ fn replace_looking_through(
 }
 
 fn count(text: &str, old: &str) -> usize {
-    if old.is_empty() { 0 } else { text.matches(old).count() }
+    // Looking for a text begins with work on all of it.
+    if old.is_empty() || old.len() > text.len() { 0 } else { text.matches(old).count() }
 }
 
 /// The line of `text` that shares the longest beginning with the first line of `old` that is not blank.
