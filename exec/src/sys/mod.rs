@@ -33,9 +33,9 @@ pub(crate) use quota::{
     FileAttributes, QuotaBlock, file_attributes, project_quota, set_file_attributes, set_project_quota,
 };
 pub(crate) use scheduling::{
-    COMMAND_SLICE, LONG_NICENESS, Sharing, can_step_aside, find_processors, go_last, go_last_as_group,
-    go_last_behind_filter, leave_processors_to_others, on_processors_of, share_processors, step_aside,
-    step_back, take_spare_processor,
+    begin_as_command, can_step_aside, find_processors, go_last, go_last_as_group, go_last_behind_filter,
+    go_on_as_command, leave_processors_to_others, on_processors_of, step_aside, step_back,
+    take_spare_processor,
 };
 pub use scheduling::{take_short_slices, work_for_long};
 pub(crate) use shared::Shared;

@@ -23,7 +23,7 @@ struct Attributes {
 
 /// Under which rules a thread gets the processors (sched(7)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sharing {
+enum Sharing {
     /// As every thread by default.
     Ordinary,
     /// The same, but a thread that wakes up takes no processor from one that is at work.
@@ -38,7 +38,7 @@ pub(crate) enum Sharing {
 /// # Errors
 /// As `sched_setattr(2)`: `EPERM` for a smaller niceness without the right to it, for a thread of another user, and where a container's
 /// filter refuses the call; `ESRCH` for a thread that has ended.
-pub(crate) fn share_processors(
+fn share_processors(
     thread: i32,
     sharing: Sharing,
     niceness: i32,
@@ -71,8 +71,36 @@ pub(crate) fn share_processors(
 /// that has just woken up, even where the former is to run when no other wants to (`pick_eevdf` in kernel/sched/fair.c). Not much
 /// longer either: a thread may wait for its turn while it holds something in the kernel, such as a place in the journal of a file
 /// system, for which others wait.
-pub(crate) const COMMAND_SLICE: Duration = Duration::from_millis(10);
+const COMMAND_SLICE: Duration = Duration::from_millis(10);
 const GIVING_WAY_NICENESS: i32 = 19;
+/// The slice of commands that have just begun: shorter than that of those which have been at work for a while, so that one which wakes
+/// up gets their processor at once, and longer than a tick of most kernels (4 ms).
+const FIRST_SLICE: Duration = Duration::from_millis(5);
+/// How much such a command gives way to the service, and the others to it. The weight of a thread with a niceness of 5 is three times
+/// that of one with 10 (sched(7)).
+const FIRST_NICENESS: i32 = 5;
+
+/// Lets this thread, and each that it makes from now on, share the processors as a command that has just begun.
+///
+/// Allocates nothing.
+pub(crate) fn begin_as_command() {
+    claim(0, Sharing::Ordinary, FIRST_NICENESS, FIRST_SLICE);
+}
+
+/// Lets the thread `thread` (0: this one), and each that it makes from now on, share the processors as a command that has been at work
+/// for a while. A larger niceness stays.
+///
+/// Allocates nothing.
+pub(crate) fn go_on_as_command(thread: i32) {
+    let niceness = rustix::process::getpriority_process(rustix::process::Pid::from_raw(thread));
+    claim(thread, Sharing::Batch, niceness.unwrap_or_default().max(LONG_NICENESS), COMMAND_SLICE);
+}
+
+/// The niceness alone where the kernel or a container refuses the rest.
+fn claim(thread: i32, sharing: Sharing, niceness: i32, slice: Duration) {
+    let _ = rustix::process::setpriority_process(rustix::process::Pid::from_raw(thread), niceness);
+    let _ = share_processors(thread, sharing, niceness, slice);
+}
 
 /// Lets the thread `thread` (0: this one), and each that it makes from now on, have a processor when no other thread wants it.
 ///
@@ -210,7 +238,7 @@ pub(crate) fn on_processors_of<T>(pid: i32, make: impl FnOnce() -> T) -> T {
 const SHORT: Duration = Duration::from_micros(100);
 
 /// How much a thread gives way that works for long: as much as a command.
-pub(crate) const LONG_NICENESS: i32 = 10;
+const LONG_NICENESS: i32 = 10;
 
 /// Lets this thread, and each that it makes from now on, give way to the service's other threads as commands do. It cannot take that
 /// back without privileges, so it is for threads that end with their work. Where the kernel refuses it, nothing changes.

@@ -117,6 +117,8 @@ pub(crate) struct Request {
     pub(crate) has_terminal: bool,
     /// Whether the first process of a mounted run may stay for a [`Next`] one.
     pub(crate) may_stay: bool,
+    /// Whether the memory monitor looks at it when it has lived for a while. Others begin as what has.
+    pub(crate) is_watched: bool,
     /// Whether its processes are to go behind all others.
     pub(crate) gives_way: bool,
     /// Whether they leave one processor to others, who are there.

@@ -3,13 +3,10 @@
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use rustix::fs::{Mode, OFlags};
 
-use crate::sys::{self, COMMAND_SLICE, LONG_NICENESS, Sharing};
-use crate::wire::Ceilings;
+use crate::sys;
+use crate::wire::{Ceilings, Request};
 
-/// How much a command gives way to the service (setpriority(2)): with the default of 0, other users' requests would wait for
-/// whole slices of the commands' time.
-const NICENESS: i32 = LONG_NICENESS;
-/// The same as text, for the session of the command where the kernel groups processes by session (sched(7), "The autogroup
+/// How much the session of a command gives way to the service, where the kernel groups processes by session (sched(7), "The autogroup
 /// feature").
 const SESSION: &str = "/proc/self/autogroup";
 const SESSION_NICENESS: &[u8] = b"10";
@@ -21,17 +18,20 @@ const LOCKED_BYTES: u64 = 64 * 1024;
 /// Signals that may be queued for one uid.
 const PENDING_SIGNALS: u64 = 256;
 
-/// Lets the service, or everything else (`to_all`), go before the command, where both want a processor; `is_aside` when the
-/// command leaves one to others besides. Only a courtesy to other users: a kernel that refuses it is as fair as it is by itself.
+/// Lets the service, or everything else (`to_all`), go before the command, where both want a processor. With a niceness of 0, other
+/// users' requests would wait for whole slices of the commands' time. Only a courtesy to other users: a kernel that refuses it is as
+/// fair as it is by itself.
 ///
 /// Allocates nothing.
-pub(super) fn give_way(to_all: bool, is_aside: bool) {
-    let _ = rustix::process::setpriority_process(None, NICENESS);
-    let _ = sys::share_processors(0, Sharing::Batch, NICENESS, COMMAND_SLICE);
+pub(super) fn give_way(request: &Request, to_all: bool) {
+    match request.is_watched {
+        true => sys::begin_as_command(),
+        false => sys::go_on_as_command(0),
+    }
     if to_all {
         sys::go_last(0);
     }
-    match is_aside {
+    match request.is_aside {
         true => sys::step_aside(0),
         // The launcher may use fewer.
         false => sys::step_back(0),

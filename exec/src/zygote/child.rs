@@ -198,7 +198,7 @@ fn become_next(
     nix::unistd::setsid().map_err(at(Step::Session))?;
     give_way_as_session(false);
     // Behind its filter it can go last, but no longer aside.
-    give_way(false, request.is_aside);
+    give_way(request, false);
     sys::close_on_exec_from(3).map_err(at(Step::CloseFiles))?;
     limit(&request.limits).map_err(at(Step::Limits))?;
     identify(request, run)?;
@@ -261,7 +261,7 @@ fn become_program(
     parent: Parent<'_>,
 ) -> Result<Infallible, Failure> {
     let group = lead(request, parent).map_err(at(Step::Session))?;
-    give_way(request.gives_way, request.is_aside);
+    give_way(request, request.gives_way);
     if let Parent::Launcher(_) = parent {
         // From here and not from the launcher, so that nothing of the run exists that the service cannot name, even
         // if the launcher is killed at this moment.

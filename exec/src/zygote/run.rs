@@ -168,6 +168,7 @@ mod tests {
             is_live: false,
             has_terminal: false,
             may_stay: true,
+            is_watched: true,
             gives_way: false,
             is_aside: false,
             user: None,

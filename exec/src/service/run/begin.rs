@@ -18,7 +18,7 @@ use crate::service::launcher::Launcher;
 use crate::service::launcher::known::Bounds;
 use crate::service::networks::RunNetwork;
 use crate::service::residents::Surroundings;
-use crate::tier::Network;
+use crate::tier::{MemoryBound, Network};
 use crate::wire::{Ceilings, Command, Request, Sockets, TreeLocation, Whole};
 
 impl Launcher {
@@ -209,6 +209,7 @@ impl Launcher {
             is_live: false,
             has_terminal: false,
             may_stay: false,
+            is_watched: self.hello().memory.0 != MemoryBound::EachProcess,
             gives_way: false,
             is_aside: false,
             user: None,

@@ -1,7 +1,10 @@
 //! Runs of a user that want many processors at once give way: they go behind all others, and while another user is there they leave
 //! one processor to others.
 //!
-//! Commands have one niceness, so a user with a hundred busy processes would leave a hundredth of the processors to the short command
+//! A command begins with a better claim to the processors than those that have been at work for a while, so a short one does not wait for
+//! them. It keeps that for as long as it is not found at work.
+//!
+//! Commands at work have one niceness, so a user with a hundred busy processes would leave a hundredth of the processors to the short command
 //! of another one. The niceness of what is lowered cannot be raised again without privileges, so a user whose commands have a few busy
 //! processes, which is usual, keeps what all have. Runs that end before they are watched are accounted for in `workloads.rs`.
 
@@ -20,7 +23,7 @@ const WANTING: usize = 2;
 /// How often a look changes threads that were made meanwhile. A thread that is made by a changed one is changed, too.
 const PASSES: usize = 16;
 
-/// Lowers the runs of every user who wants too much; tells those that are last where they belong, by the `company` of their user.
+/// Lowers the runs of every user who wants too much, and those that were fresh and are at work; tells those that are last where they belong, by the `company` of their user.
 pub(super) fn lower(proc: &Proc, runs: &mut [MonitoredRun], processors: usize, company: &Company) {
     let most = processors.saturating_mul(WANTING);
     let mut of_users: HashMap<Result<u64, u64>, usize> = HashMap::new();
@@ -34,15 +37,20 @@ pub(super) fn lower(proc: &Proc, runs: &mut [MonitoredRun], processors: usize, c
         // A command may have the least priority by its own will, of which nobody knows whether all its threads have it.
         let is_lowered = too_much && (!run.is_last || run.wanting.usual > 0);
         run.is_last |= too_much;
+        // Fresh ones may be last by their niceness alone.
+        let is_fresh = run.wanting.fresh > 0;
+        let is_lowered = is_lowered || (is_fresh && run.is_last);
         let is_aside = run.is_last && company.has_others(run.user, now);
         let steps_back = run.is_aside && !is_aside;
-        if is_lowered || is_aside != run.is_aside {
+        if is_lowered || is_fresh || is_aside != run.is_aside {
             run.is_aside = is_aside;
             // Until the next look finds others.
-            run.wanting.usual = 0;
+            (run.wanting.usual, run.wanting.fresh) = (0, 0);
             change_run(proc, run, |thread| {
                 if is_lowered {
                     sys::go_last(thread);
+                } else if is_fresh {
+                    sys::go_on_as_command(thread);
                 }
                 if is_aside {
                     sys::step_aside(thread);

@@ -22,6 +22,8 @@ const LOOKS: usize = 16;
 const FILE_BYTES_MAX: u64 = 64 * 1024;
 /// The largest niceness, in the 19th field of `stat`.
 const LAST: &str = "19";
+/// `SCHED_OTHER`, in the 41st field of `stat`.
+const ORDINARY: &str = "0";
 
 /// The `/proc` of the process namespace that the launcher lives in.
 #[derive(Debug)]
@@ -42,6 +44,8 @@ pub(super) struct Wanting {
     pub(super) all: usize,
     /// Of these, those that do not go behind all others.
     pub(super) usual: usize,
+    /// Of these, those that share the processors as a command that has just begun.
+    pub(super) fresh: usize,
 }
 
 /// How a run's processes are known.
@@ -133,6 +137,7 @@ impl Proc {
                 if field(&stat, 3) == Some("R") {
                     wanting.all += 1;
                     wanting.usual += usize::from(field(&stat, 19) != Some(LAST));
+                    wanting.fresh += usize::from(field(&stat, 41) == Some(ORDINARY));
                 }
             }
         }
