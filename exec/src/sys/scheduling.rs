@@ -38,12 +38,7 @@ enum Sharing {
 /// # Errors
 /// As `sched_setattr(2)`: `EPERM` for a smaller niceness without the right to it, for a thread of another user, and where a container's
 /// filter refuses the call; `ESRCH` for a thread that has ended.
-fn share_processors(
-    thread: i32,
-    sharing: Sharing,
-    niceness: i32,
-    slice: Duration,
-) -> io::Result<()> {
+fn share_processors(thread: i32, sharing: Sharing, niceness: i32, slice: Duration) -> io::Result<()> {
     let attributes = Attributes {
         size: u32::try_from(size_of::<Attributes>()).unwrap_or(0),
         policy: match sharing {
