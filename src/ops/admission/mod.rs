@@ -350,6 +350,29 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn long_jobs_and_those_on_large_texts_give_way_and_others_do_not() {
+        let admission = Admission::new(&WorkLimits::default());
+        let niceness = || rustix::process::getpriority_process(None).unwrap();
+        let giving_way = std::thread::spawn(move || {
+            exec::work_for_long();
+            niceness()
+        });
+        let (giving_way, usual) = (giving_way.join().unwrap(), niceness());
+        assert!(giving_way > usual, "the control");
+        let user = UserId::parse("a").unwrap();
+        let light = Job::of(&user, Weight::Light);
+        for (job, expected) in [
+            (light.clone(), usual),
+            (Job::of(&user, Weight::Scan), usual),
+            (light.giving_way(true), giving_way),
+            (Job::of(&user, Weight::Long), giving_way),
+        ] {
+            let found = admission.work(job.clone(), move || Ok(niceness())).await.unwrap();
+            assert_eq!(found, expected, "{job:?}");
+        }
+    }
+
+    #[tokio::test]
     async fn removing_what_was_replaced_keeps_the_place_of_its_user_and_nothing_else() {
         let limits = WorkLimits { long_per_user: 1, queue_ms: 20, ..WorkLimits::default() };
         let admission = Admission::new(&limits);

@@ -188,8 +188,9 @@ fn commands_of_a_user_who_has_used_most_of_the_processors_give_way() {
         ran["data"]["stdout"].as_str().unwrap().trim().to_owned()
     };
     let processors = std::thread::available_parallelism().unwrap().get();
-    let usual = format!("10 {processors}");
-    assert_eq!(told("heavy"), usual);
+    // That of a command that has just begun, or that was found at work.
+    let usual = ["5", "10"].map(|niceness| format!("{niceness} {processors}"));
+    assert!(usual.contains(&told("heavy")));
     // What was used is forgotten in a second and a half, which a slow machine may spend between two requests.
     let gives_way = |expected: &str, number: usize, others_ask: &dyn Fn()| {
         (0..10).any(|attempt| {
@@ -206,7 +207,7 @@ fn commands_of_a_user_who_has_used_most_of_the_processors_give_way() {
     let left = format!("19 {}", (processors - 1).max(1));
     let light = workspace("light", "a");
     assert!(gives_way(&left, 1, &|| drop(client.get(format!("{light}/raw/none")))));
-    assert_eq!(told("light"), usual);
+    assert!(usual.contains(&told("light")));
 }
 
 #[test]

@@ -4,8 +4,8 @@
 //! A command begins with a better claim to the processors than those that have been at work for a while, so a short one does not wait for
 //! them. It keeps that for as long as it is not found at work.
 //!
-//! Commands at work have one niceness, so a user with a hundred busy processes would leave a hundredth of the processors to the short command
-//! of another one. The niceness of what is lowered cannot be raised again without privileges, so a user whose commands have a few busy
+//! Commands at work have one niceness, so a user with a hundred busy processes would leave a hundredth of the processors to the short
+//! command of another one. The niceness of what is lowered cannot be raised again without privileges, so a user whose commands have a few busy
 //! processes, which is usual, keeps what all have. Runs that end before they are watched are accounted for in `workloads.rs`.
 
 use std::collections::{HashMap, HashSet};
@@ -23,7 +23,8 @@ const WANTING: usize = 2;
 /// How often a look changes threads that were made meanwhile. A thread that is made by a changed one is changed, too.
 const PASSES: usize = 16;
 
-/// Lowers the runs of every user who wants too much, and those that were fresh and are at work; tells those that are last where they belong, by the `company` of their user.
+/// Lowers the runs of every user who wants too much, and those that were fresh and are at work; tells those that are last where they
+/// belong, by the `company` of their user.
 pub(super) fn lower(proc: &Proc, runs: &mut [MonitoredRun], processors: usize, company: &Company) {
     let most = processors.saturating_mul(WANTING);
     let mut of_users: HashMap<Result<u64, u64>, usize> = HashMap::new();
