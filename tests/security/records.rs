@@ -154,7 +154,7 @@ impl Mortal {
                 return Some(name);
             }
             let run = self.client.get(format!("{tree}/exec/forge")).json();
-            if run["data"]["state"] == "ended" {
+            if run["data"]["state"] == "ended" || was_stopped(&run) {
                 return names.iter().find(has).copied();
             }
             assert!(begun.elapsed() < PATIENCE, "none of {names:?}: {run}");
@@ -355,6 +355,11 @@ fn closing_directories(scene: &Scene<'_>) -> Finding {
     mortal.judge(&before)
 }
 
+/// Whether the service stopped the runs of this user, as it does when their files are too many.
+fn was_stopped(run: &serde_json::Value) -> bool {
+    run["code"] == "disconnected"
+}
+
 /// Deletes a directory of `tree` while processes go on filling it through descriptors, each with 200 files again and again, which
 /// is no quota, however long the deletion takes; and then does `script` in it. Ends when that is done, or nothing can be made there any more.
 fn fill(mortal: &Mortal, tree: &str, script: &str) {
@@ -392,7 +397,7 @@ fn fill(mortal: &Mortal, tree: &str, script: &str) {
     let ended = mortal.wait_for(tree, &["done", "lost"]);
     let run = mortal.client.get(format!("{tree}/exec/forge")).json();
     // An error of the script would be no attack: the service kills a run that reaches what was deleted, or fills the disk.
-    let is_killed = run["result"]["signal"] == "SIGKILL";
+    let is_killed = run["result"]["signal"] == "SIGKILL" || was_stopped(&run);
     assert!(ended.is_some() || is_killed, "the control: it was neither done nor stopped: {run}");
 }
 
