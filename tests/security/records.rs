@@ -356,7 +356,7 @@ fn closing_directories(scene: &Scene<'_>) -> Finding {
 }
 
 /// Whether the service stopped the runs of this user, as it does when their files are too many.
-fn was_stopped(run: &serde_json::Value) -> bool {
+fn was_stopped(run: &Value) -> bool {
     run["code"] == "disconnected"
 }
 
