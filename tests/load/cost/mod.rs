@@ -216,10 +216,7 @@ fn spend<T>(arena: &Arena, spending: &Spending, measure: impl FnOnce() -> T) -> 
     arena.refused.store(0, Ordering::Relaxed);
     thread::scope(|threads| {
         for number in 0..spending.at_once {
-            threads.spawn(move || {
-                give_way();
-                (spending.spend)(arena, number);
-            });
+            threads.spawn(move || (spending.spend)(arena, number));
         }
         let begun = Instant::now();
         while !(spending.is_spent)(arena) {
@@ -233,12 +230,6 @@ fn spend<T>(arena: &Arena, spending: &Spending, measure: impl FnOnce() -> T) -> 
         arena.is_over.store(true, Ordering::Relaxed);
         measured
     })
-}
-
-/// Lets this thread have a processor when the service does not want it: a spender asks from another machine.
-fn give_way() {
-    let this = rustix::process::Pid::from_raw(rustix::thread::gettid().as_raw_pid());
-    rustix::process::setpriority_process(this, 19).expect("a larger niceness needs no right");
 }
 
 /// Samples for a while, and tells the 99th percentile of each kind.
