@@ -60,8 +60,9 @@ pub enum Error {
     /// The service is stopping.
     #[error("the service is stopping: try again when it is back")]
     Stopping,
-    /// Another request had the workspace removed, and the runs in it killed.
-    #[error("the workspace was removed while the command ran")]
+    /// Another request had the workspace removed, and the runs in it killed; or the run was killed because it went on filling what
+    /// was removed.
+    #[error("the workspace, or a directory that the command went on filling, was removed while it ran")]
     Removed,
     /// There is no such run, or it is no longer remembered.
     #[error("there is no run `{0}` here: it never was, or it ended too long ago")]

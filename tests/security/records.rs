@@ -355,7 +355,7 @@ fn closing_directories(scene: &Scene<'_>) -> Finding {
     mortal.judge(&before)
 }
 
-/// Whether the service stopped the runs of this user, as it does when their files are too many.
+/// Whether the service stopped the run, as it does with one that goes on filling what was removed.
 fn was_stopped(run: &Value) -> bool {
     run["code"] == "disconnected"
 }
