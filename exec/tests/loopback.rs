@@ -52,10 +52,11 @@ async fn says(sandbox: &Sandbox, script: &str, expected: &str) {
     }
 }
 
-/// A script that begins with `say`, which tells how an attempt ended.
+/// A script that begins with `say`, which tells how an attempt ended, and `left`, which connects until nothing listens: when the
+/// service of another test starts its launcher, that process has a copy of all descriptors until its program begins.
 fn attempts(script: &str) -> String {
     format!(
-        "import errno, os, socket\n\
+        "import errno, os, socket, time\n\
          def say(name, act):\n\
         \x20   try: print(name, act() or 'done')\n\
         \x20   except OSError as error: print(name, errno.errorcode.get(error.errno, error))\n\
@@ -63,7 +64,9 @@ fn attempts(script: &str) -> String {
          new = lambda family=v4: socket.socket(family)\n\
          def bind(at, port=0, family=v4): s = new(family); s.bind((at, port)); return s\n\
          def serve(at, port=0, family=v4): s = bind(at, port, family); s.listen(); return s\n\
-         def connect(at, port, family=v4): s = new(family); s.settimeout(10); s.connect((at, port)); return s\n{script}"
+         def connect(at, port, family=v4): s = new(family); s.settimeout(10); s.connect((at, port)); return s\n\
+         def left(at, port):\n\
+        \x20   while True: connect(at, port).close(); time.sleep(0.01)\n{script}"
     )
 }
 
@@ -107,7 +110,7 @@ for at, family in (('127.0.0.1', v4), ('0.0.0.0', v4), ('', v4), ('localhost', v
         assert (end.recv(9), client.recv(9)) == (b'there', b'back')
         client.close(); assert end.recv(1) == b''
     server.close()
-    say(at, lambda: connect('127.0.0.1', port))
+    say(at, lambda: left('127.0.0.1', port))
 unbound = new(); unbound.listen(); connect('127.0.0.1', unbound.getsockname()[1]); print('unbound', unbound.accept()[0].send(b'x'))
 ",
         );
@@ -174,7 +177,10 @@ server.listen(0, () => http.get({ port: server.address().port, host: 'localhost'
     response.on('data', data => console.log(data.toString()));
     response.on('end', () => {
         const port = server.address().port;
-        server.close(() => net.connect(port, '127.0.0.1').on('error', error => console.log(error.code)));
+        // As in `left`.
+        const again = () => net.connect(port, '127.0.0.1', function () { this.destroy(); setTimeout(again, 10); })
+            .on('error', error => console.log(error.code));
+        server.close(again);
     });
 }));
 ";

@@ -30,16 +30,19 @@ async fn python(sandbox: &Sandbox, network: Network, script: &str) -> ExecResult
     sandbox.launcher.run(spec).await.unwrap()
 }
 
-/// A script that begins with `say`, which tells how an attempt ended.
+/// A script that begins with `say`, which tells how an attempt ended, and `left`, which connects until nothing listens: when the
+/// service of another test starts its launcher, that process has a copy of all descriptors until its program begins.
 fn attempts(script: &str) -> String {
     format!(
-        "import errno, os, socket\n\
+        "import errno, os, socket, time\n\
          def say(name, act):\n\
         \x20   try: print(name, act() or 'done')\n\
         \x20   except OSError as error: print(name, errno.errorcode.get(error.errno, error))\n\
          new = lambda: socket.socket(socket.AF_UNIX)\n\
          def bind(at): new().bind(at)\n\
-         def connect(at): new().connect(at)\n{script}"
+         def connect(at): new().connect(at)\n\
+         def left(at):\n\
+        \x20   while True: connect(at); time.sleep(0.01)\n{script}"
     )
 }
 
@@ -66,7 +69,7 @@ server = new(); server.setblocking(False); os.set_inheritable(server.fileno(), T
 server.bind('flags'); server.listen(); server.listen(5)
 print(fcntl.fcntl(server, fcntl.F_GETFD), bool(fcntl.fcntl(server, fcntl.F_GETFL) & os.O_NONBLOCK))
 server.close()
-say('nobody', lambda: connect('flags')); say('taken', lambda: bind(tree + '/flags')); say('absent', lambda: connect('absent'))
+say('nobody', lambda: left('flags')); say('taken', lambda: bind(tree + '/flags')); say('absent', lambda: connect('absent'))
 say('slashes', lambda: (bind('/tmp//twice'), connect('/tmp//twice')));
 held = os.open('deep', os.O_RDONLY); bind(f'/proc/self/fd/{held}/held'); say('held', lambda: connect('deep/held'))
 say('unbound', lambda: new().listen()); say('file', lambda: connect('link'))
