@@ -24,10 +24,7 @@ const PENDING_SIGNALS: u64 = 256;
 ///
 /// Allocates nothing.
 pub(super) fn give_way(request: &Request, to_all: bool) {
-    match request.is_watched {
-        true => sys::begin_as_command(),
-        false => sys::go_on_as_command(0),
-    }
+    begin(request.is_watched);
     if to_all {
         sys::go_last(0);
     }
@@ -38,7 +35,15 @@ pub(super) fn give_way(request: &Request, to_all: bool) {
     }
 }
 
-/// The same for the session of the command, which has just got one of its own.
+/// A command at which nothing would find that it is at work for long begins like one for which that was found.
+fn begin(is_watched: bool) {
+    match is_watched {
+        true => sys::begin_as_command(),
+        false => sys::go_on_as_command(0),
+    }
+}
+
+/// [`give_way`] for the session of the command, which has just got one of its own.
 ///
 /// Allocates nothing.
 pub(super) fn give_way_as_session(to_all: bool) {
@@ -75,4 +80,21 @@ fn lower(wanted: &[(Resource, u64)]) -> nix::Result<()> {
         setrlimit(*resource, (*value).min(most), (*value).min(most))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_that_nothing_looks_at_has_no_better_claim_when_it_begins() {
+        let niceness = |is_watched| {
+            let begun = move || {
+                begin(is_watched);
+                rustix::process::getpriority_process(None).unwrap()
+            };
+            std::thread::spawn(begun).join().unwrap()
+        };
+        assert_eq!([true, false].map(niceness), [5, 10]);
+    }
 }
