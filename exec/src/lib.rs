@@ -63,7 +63,8 @@ pub use socket_tables::Protocol;
 pub use step::Step;
 pub use supervisor::ProxyConnection;
 pub use sys::{
-    return_free_memory, return_large_allocations, take_short_slices, watch as watch_descriptor, work_for_long,
+    begin_as_command, return_free_memory, return_large_allocations, take_short_slices,
+    watch as watch_descriptor, work_for_long,
 };
 pub use tier::{Enforcement, Isolation, Layer, MemoryBound, Network, Tier};
 pub use walls::programs::{ALIASES, Allowed, Programs, SEARCH_PATH, Whitelist};

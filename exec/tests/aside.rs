@@ -248,3 +248,24 @@ print(len(all))";
         assert_eq!(result.stdout, format!("refused\nrefused\nrefused\n{processors}\n"), "{result:?}");
     }
 }
+
+#[test]
+fn long_work_of_the_service_leaves_one_processor_to_other_users_where_its_niceness_does_not_count() {
+    let Some((sandbox, _)) = sandbox(Tier::Landlock) else { return };
+    let user = UserId::parse("at-work").unwrap();
+    let left = |user: Option<&UserId>| {
+        std::thread::scope(|threads| {
+            let work = || {
+                let before = processors_of(0);
+                sandbox.launcher.leave_processor_to_others(user);
+                before - processors_of(0)
+            };
+            threads.spawn(work).join().unwrap()
+        })
+    };
+    sandbox.launcher.note_user(&user);
+    assert_eq!(left(Some(&user)), 0);
+    sandbox.launcher.note_user(&someone_else());
+    let expected = usize::from(exec::sessions_have_shares());
+    assert_eq!((left(Some(&user)), left(None)), (expected, expected));
+}

@@ -236,5 +236,5 @@ impl Service {
 pub(super) fn of_texts(job: Job, changes: usize, bytes: usize) -> Job {
     let is_large = bytes > LIGHT_BYTES;
     let weight = if changes > LIGHT_CHANGES || is_large { Weight::Scan } else { Weight::Light };
-    Job { weight, gives_way: is_large, ..job }
+    Job { weight, ..job }.giving_way_if(is_large)
 }

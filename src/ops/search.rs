@@ -48,7 +48,7 @@ impl Service {
     /// # Errors
     /// As [`storage::Files::glob`]; [`Error::Full`](super::Error::Full).
     pub async fn glob(&self, Seen { id, version }: Seen, query: GlobQuery) -> Result<Globbed> {
-        let job = Job::on(&id, Weight::Scan, Mode::LongRead);
+        let job = Job::on(&id, Weight::Scan, Mode::LongRead).giving_way_when_slow();
         let user = id.user().clone();
         let files = self.store.files(id).of_version(version);
         self.searching(&user, job, move |patience| Ok(files.glob(&query, patience)?)).await
@@ -59,7 +59,7 @@ impl Service {
     /// # Errors
     /// As [`storage::Files::grep`]; [`Error::Full`](super::Error::Full).
     pub async fn grep(&self, Seen { id, version }: Seen, query: GrepQuery) -> Result<Grepped> {
-        let job = Job::on(&id, Weight::Scan, Mode::ShortRead);
+        let job = Job::on(&id, Weight::Scan, Mode::ShortRead).giving_way_when_slow();
         let user = id.user().clone();
         let files = self.store.files(id).of_version(version);
         self.searching(&user, job, move |patience| Ok(files.grep(&query, patience)?)).await

@@ -7,8 +7,10 @@
 //!
 //! A job ends early only while nothing of it can be seen. What makes a change visible calls [`commit`] first; from then
 //! on the job goes on to its end.
+//!
+//! A job that takes long may have to give way to others: each of its threads does so when it asks ([`Interrupt::giving_way_after`]).
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -17,6 +19,7 @@ use crate::error::{Error, Result};
 
 thread_local! {
     static CURRENT: RefCell<Option<Interrupt>> = const { RefCell::new(None) };
+    static HAS_GIVEN_WAY: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Ends a job early. Clones are of the same job.
@@ -33,6 +36,8 @@ struct Job {
     is_committed: AtomicBool,
     deadline: Instant,
     allowed: Duration,
+    /// From when on the job is a slow one, and what each of its threads does then.
+    slow: Option<(Instant, fn())>,
 }
 
 /// Puts the interrupt back that the thread had before.
@@ -42,11 +47,30 @@ impl Interrupt {
     /// Of a job that begins now and may take as long as `allowed`.
     #[must_use]
     pub fn after(allowed: Duration) -> Self {
+        Self::new(allowed, None)
+    }
+
+    /// The same, but each thread of the job calls `give_way` when it asks and the job has taken longer than `quick`: once, because a
+    /// thread that has given way is taken to end with the job.
+    #[must_use]
+    pub fn giving_way_after(quick: Duration, give_way: fn(), allowed: Duration) -> Self {
+        Self::new(allowed, Some((quick, give_way)))
+    }
+
+    fn new(allowed: Duration, slow: Option<(Duration, fn())>) -> Self {
         let now = Instant::now();
         // A time beyond the clock's range never comes: a far one stands for it.
-        let deadline = now.checked_add(allowed).unwrap_or_else(|| now + Duration::from_secs(u32::MAX.into()));
-        let (is_abandoned, is_committed) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { job: Arc::new(Job { is_abandoned, is_committed, deadline, allowed }) }
+        let after =
+            |time| now.checked_add(time).unwrap_or_else(|| now + Duration::from_secs(u32::MAX.into()));
+        Self {
+            job: Arc::new(Job {
+                is_abandoned: AtomicBool::new(false),
+                is_committed: AtomicBool::new(false),
+                deadline: after(allowed),
+                allowed,
+                slow: slow.map(|(quick, give_way)| (after(quick), give_way)),
+            }),
+        }
     }
 
     /// Tells the job that its caller has left.
@@ -66,7 +90,7 @@ impl Interrupt {
         self.job.is_committed.load(Ordering::Relaxed)
     }
 
-    /// Agrees that the job goes on.
+    /// Agrees that the job goes on. A thread of a slow job gives way here.
     ///
     /// # Errors
     /// [`Error::Abandoned`] when the caller has left; [`Error::TooLong`] when the time is over.
@@ -77,7 +101,14 @@ impl Interrupt {
         if self.is_abandoned() {
             return Err(Error::Abandoned);
         }
-        if Instant::now() >= self.job.deadline {
+        let now = Instant::now();
+        if let Some((slow, give_way)) = self.job.slow
+            && now >= slow
+            && !HAS_GIVEN_WAY.replace(true)
+        {
+            give_way();
+        }
+        if now >= self.job.deadline {
             return Err(Error::TooLong { seconds: self.job.allowed.as_secs_f64().ceil() as u64 });
         }
         Ok(())
@@ -143,6 +174,28 @@ mod tests {
         let (within, after) = left.enter(|| (inner.enter(check), check()));
         assert!(within.is_ok() && after.is_err());
         assert!(check().is_ok() && current().is_none());
+    }
+
+    #[test]
+    fn each_thread_of_a_slow_job_gives_way_once() {
+        thread_local! {
+            static TIMES: Cell<u32> = const { Cell::new(0) };
+        }
+        let give_way = || TIMES.set(TIMES.get() + 1);
+        let times = |quick| {
+            let job = Interrupt::giving_way_after(quick, give_way, Duration::MAX);
+            let thread = || {
+                for _ in 0..3 {
+                    job.enter(check).unwrap();
+                }
+                TIMES.get()
+            };
+            std::thread::scope(|threads| {
+                [threads.spawn(thread), threads.spawn(thread)].map(|one| one.join().unwrap())
+            })
+        };
+        assert_eq!(times(Duration::ZERO), [1, 1]);
+        assert_eq!(times(Duration::from_secs(3600)), [0, 0]);
     }
 
     #[test]

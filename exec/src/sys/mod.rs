@@ -32,12 +32,11 @@ pub(crate) use program::Program;
 pub(crate) use quota::{
     FileAttributes, QuotaBlock, file_attributes, project_quota, set_file_attributes, set_project_quota,
 };
+pub use scheduling::{begin_as_command, take_short_slices, work_for_long};
 pub(crate) use scheduling::{
-    begin_as_command, can_step_aside, find_processors, go_last, go_last_as_group, go_last_behind_filter,
-    go_on_as_command, leave_processors_to_others, on_processors_of, step_aside, step_back,
-    take_spare_processor,
+    can_step_aside, find_processors, go_last, go_last_as_group, go_last_behind_filter, go_on_as_command,
+    leave_processors_to_others, on_processors_of, step_aside, step_back, take_spare_processor,
 };
-pub use scheduling::{take_short_slices, work_for_long};
 pub(crate) use shared::Shared;
 pub(crate) use wait::{Dead, find_dead, work_of_children};
 

@@ -75,10 +75,11 @@ const FIRST_SLICE: Duration = Duration::from_millis(5);
 /// that of one with 10 (sched(7)).
 const FIRST_NICENESS: i32 = 5;
 
-/// Lets this thread, and each that it makes from now on, share the processors as a command that has just begun.
+/// Lets this thread, and each that it makes from now on, share the processors as a command that has just begun. It cannot take that back
+/// without privileges. Where the kernel refuses it, nothing changes.
 ///
 /// Allocates nothing.
-pub(crate) fn begin_as_command() {
+pub fn begin_as_command() {
     claim(0, Sharing::Ordinary, FIRST_NICENESS, FIRST_SLICE);
 }
 

@@ -37,7 +37,7 @@ impl<T: DeserializeOwned + JsonLimit + Send + 'static> FromRequest<App> for Json
         if length < LARGE_JSON_BYTES {
             return read();
         }
-        let job = Job::about(request_log::user_of().as_ref(), Weight::Light).giving_way(true);
+        let job = Job::about(request_log::user_of().as_ref(), Weight::Light).giving_way_if(true);
         app.service.admission().work(job, move || Ok(read())).await?
     }
 }

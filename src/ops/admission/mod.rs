@@ -25,6 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use exec::Launcher;
+use parking_lot::Mutex;
 use policy::{TreeId, UserId, WorkLimits};
 use storage::Interrupt;
 use tokio::runtime::Handle;
@@ -67,9 +68,13 @@ pub struct Job {
     pub hold: Option<(TreeId, Mode)>,
     /// Whether it goes on when its caller has left.
     pub goes_on: bool,
-    /// Whether it works for long on one large text, and so gives way to the service's other threads, as every long job does.
-    pub gives_way: bool,
+    /// For how long it is at work before it gives way as a command at work does; `None` when it never does. Long ones do from their
+    /// beginning; others share the processors until then as a command that begins.
+    pub gives_way_after: Option<Duration>,
 }
+
+/// For how long a job that is usually short shares the processors as a command that begins.
+const QUICK: Duration = Duration::from_millis(10);
 
 /// The permits of all jobs.
 pub struct Admission {
@@ -87,6 +92,13 @@ pub struct Admission {
 impl Owner {
     fn of(user: Option<&UserId>) -> Self {
         user.map_or(Self::Operators, |user| Self::User(user.clone()))
+    }
+
+    fn user(&self) -> Option<&UserId> {
+        match self {
+            Self::User(user) => Some(user),
+            Self::Operators => None,
+        }
     }
 }
 
@@ -108,13 +120,13 @@ impl Job {
     /// A job of `user` that holds no tree.
     #[must_use]
     pub fn of(user: &UserId, weight: Weight) -> Self {
-        Self { owner: Owner::User(user.clone()), weight, hold: None, goes_on: false, gives_way: false }
+        Self { owner: Owner::User(user.clone()), weight, hold: None, goes_on: false, gives_way_after: None }
     }
 
     /// A job about one user, or about all.
     #[must_use]
     pub fn about(user: Option<&UserId>, weight: Weight) -> Self {
-        Self { owner: Owner::of(user), weight, hold: None, goes_on: false, gives_way: false }
+        Self { owner: Owner::of(user), weight, hold: None, goes_on: false, gives_way_after: None }
     }
 
     /// A job on a tree.
@@ -125,7 +137,7 @@ impl Job {
             weight,
             hold: Some((tree.clone(), mode)),
             goes_on: false,
-            gives_way: false,
+            gives_way_after: None,
         }
     }
 
@@ -135,10 +147,16 @@ impl Job {
         Self { goes_on: true, ..self }
     }
 
-    /// The same, which gives way if `gives_way`.
+    /// The same, which gives way to the service's other threads if it `is_large`: it works for long on one text.
     #[must_use]
-    pub fn giving_way(self, gives_way: bool) -> Self {
-        Self { gives_way, ..self }
+    pub fn giving_way_if(self, is_large: bool) -> Self {
+        Self { gives_way_after: is_large.then_some(Duration::ZERO), ..self }
+    }
+
+    /// The same, which gives way to the service's other threads, and more so once it has taken long.
+    #[must_use]
+    pub fn giving_way_when_slow(self) -> Self {
+        Self { gives_way_after: Some(QUICK), ..self }
     }
 
     /// A light job that reads a tree.
@@ -271,10 +289,16 @@ impl Admission {
         work: impl FnOnce() -> Result<(T, L)> + Send + 'static,
     ) -> Result<T> {
         let (hold, permit) = self.admit(&job).await?;
-        let interrupt = Interrupt::after(self.longest);
+        let quick = match job.weight {
+            Weight::Long => Some(Duration::ZERO),
+            Weight::Light | Weight::Scan => job.gives_way_after,
+        };
+        let interrupt = match quick {
+            Some(quick) => Interrupt::giving_way_after(quick, exec::work_for_long, self.longest),
+            None => Interrupt::after(self.longest),
+        };
         let _caller = (!job.goes_on).then(|| Caller(interrupt.clone()));
         let (tell, told) = oneshot::channel();
-        let gives_way = job.gives_way || job.weight == Weight::Long;
         let work = move || {
             let (done, left) = interrupt
                 .enter(work)
@@ -285,22 +309,47 @@ impl Admission {
             drop(left);
             drop(permit);
         };
-        tokio::task::spawn_blocking(move || if gives_way { for_long(work) } else { work() });
+        let (launcher, owner) = (self.launcher.clone(), job.owner);
+        let give_way = move |quick: Duration| {
+            if !quick.is_zero() {
+                return exec::begin_as_command();
+            }
+            exec::work_for_long();
+            if let Some(launcher) = launcher {
+                launcher.leave_processor_to_others(owner.user());
+            }
+        };
+        tokio::task::spawn_blocking(move || match quick {
+            Some(quick) => apart(move || give_way(quick), work),
+            None => work(),
+        });
         told.await.map_err(|_| Error::Panicked)?
     }
 }
 
-/// Does work on a thread of its own that gives way as commands do, and waits for it: others run commands meanwhile, and would wait for
-/// slices of the work.
-fn for_long(work: impl FnOnce() + Send) {
+/// Does work on a thread of its own that begins with `give_way`, and waits for it: others run commands meanwhile, and would wait for
+/// slices of the work. Where there can be no further thread, the work is done on this one, as it is.
+fn apart(give_way: impl FnOnce() + Send, work: impl FnOnce() + Send) {
     let runtime = Handle::current();
-    let work = || {
-        let _entered = runtime.enter();
-        exec::work_for_long();
-        work();
+    let work = Mutex::new(Some(work));
+    let take = || work.lock().take();
+    let on_its_own = || {
+        if let Some(work) = take() {
+            let _entered = runtime.enter();
+            give_way();
+            work();
+        }
     };
-    // A panic is told to the caller, who hears nothing of the work any more.
-    let _ = std::thread::scope(|threads| threads.spawn(work).join());
+    std::thread::scope(|threads| {
+        let thread = std::thread::Builder::new().name("work".to_owned());
+        if let Ok(thread) = thread.spawn_scoped(threads, on_its_own) {
+            // A panic is told to the caller, who hears nothing of the work any more.
+            let _ = thread.join();
+        }
+    });
+    if let Some(work) = take() {
+        work();
+    }
 }
 
 impl Service {
@@ -350,7 +399,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn long_jobs_and_those_on_large_texts_give_way_and_others_do_not() {
+    async fn long_jobs_and_those_on_large_texts_give_way_slow_ones_later_and_others_do_not() {
         let admission = Admission::new(&WorkLimits::default());
         let niceness = || rustix::process::getpriority_process(None).unwrap();
         let giving_way = std::thread::spawn(move || {
@@ -364,12 +413,20 @@ mod tests {
         for (job, expected) in [
             (light.clone(), usual),
             (Job::of(&user, Weight::Scan), usual),
-            (light.giving_way(true), giving_way),
+            (light.clone().giving_way_if(true), giving_way),
             (Job::of(&user, Weight::Long), giving_way),
         ] {
             let found = admission.work(job.clone(), move || Ok(niceness())).await.unwrap();
             assert_eq!(found, expected, "{job:?}");
         }
+        let found = admission.work(light.giving_way_when_slow(), move || {
+            let quick = niceness();
+            std::thread::sleep(QUICK);
+            storage::interrupt::check()?;
+            Ok((quick, niceness()))
+        });
+        let (quick, slow) = found.await.unwrap();
+        assert!(quick > usual && quick < giving_way && slow == giving_way, "{quick} {slow}");
     }
 
     #[tokio::test]

@@ -81,7 +81,7 @@ impl Tree {
             Some(read) => Ok(read),
             // Large texts take the places of work on whole texts, of which there are few.
             None => {
-                let job = Job { weight: Weight::Scan, gives_way: true, ..job };
+                let job = Job { weight: Weight::Scan, ..job }.giving_way_if(true);
                 self.service.work(job, move || read_from(&files, &path, range, limit)).await
             }
         }

@@ -25,6 +25,7 @@ use crate::company::Company;
 use crate::error::Error;
 use crate::service::networks::Networks;
 use crate::service::networks::loopbacks::Loopbacks;
+use crate::service::processor_share::sessions_have_shares;
 use crate::service::residents::{Resident, Residents, Surroundings};
 use crate::supervisor::ProxyConnection;
 use crate::sys;
@@ -51,6 +52,8 @@ pub struct Launcher {
     pub(crate) workloads: Workloads,
     /// Who else is there.
     company: Mutex<Company>,
+    /// Whether [sessions have shares](sessions_have_shares) of the processors.
+    has_sessions_with_shares: bool,
     pub(crate) buffers: Buffers,
     /// `/dev/null`, the standard input of runs that get none.
     pub(crate) null: OwnedFd,
@@ -98,6 +101,7 @@ impl Launcher {
         let (process, namespaces) =
             start_best(&config, &programs, &landlock).map_err(Error::LauncherStart)?;
         let networks = Networks::new(config.networks.clone());
+        sys::find_processors();
         let launcher = Self {
             config,
             known: Known::new(programs),
@@ -108,6 +112,7 @@ impl Launcher {
             census: Census::default(),
             workloads: Workloads::default(),
             company: Mutex::default(),
+            has_sessions_with_shares: sessions_have_shares(),
             buffers: Buffers::default(),
             null,
             service,
@@ -140,6 +145,15 @@ impl Launcher {
             && let Ok(process) = self.process.try_lock()
         {
             let _ = wire::send(process.socket.as_fd(), &order, &[]);
+        }
+    }
+
+    /// Lets this thread, and each that it makes from now on, leave one processor to others while other users than `user` are here, where
+    /// its niceness does not count beside their commands: these are in sessions of their own, with shares of their own, and that of the
+    /// service is the largest. It is for threads that work for long and end with their work.
+    pub fn leave_processor_to_others(&self, user: Option<&UserId>) {
+        if self.has_sessions_with_shares && self.has_others(user.map(|user| self.workloads.number_of(user))) {
+            sys::step_aside(0);
         }
     }
 

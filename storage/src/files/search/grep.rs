@@ -19,6 +19,7 @@ use super::query::{GrepQuery, Grepped};
 use super::{Patience, Stop};
 use crate::error::{Error, Result};
 use crate::files::Files;
+use crate::interrupt;
 use crate::stat::Kind;
 
 /// Longest regular expression, in bytes.
@@ -136,15 +137,18 @@ impl Search<'_> {
         let mut own = LineSearch::new(self.matcher.clone(), self.query.context, self.patience);
         self.work(&mut own, 2);
         if !self.is_done() && threads > 1 {
+            let job = interrupt::current();
+            let help = || {
+                let matcher = self.matcher.clone();
+                self.work(&mut LineSearch::new(matcher, self.query.context, self.patience), usize::MAX);
+            };
             thread::scope(|scope| {
                 for _ in 1..threads {
-                    scope.spawn(|| {
-                        let matcher = self.matcher.clone();
-                        self.work(
-                            &mut LineSearch::new(matcher, self.query.context, self.patience),
-                            usize::MAX,
-                        );
-                    });
+                    // Without another thread the search is done all the same.
+                    let help = || job.as_ref().map_or_else(help, |job| job.enter(help));
+                    if thread::Builder::new().spawn_scoped(scope, help).is_err() {
+                        break;
+                    }
                 }
                 self.work(&mut own, usize::MAX);
             });

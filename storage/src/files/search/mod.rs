@@ -36,6 +36,7 @@ pub use self::query::{GrepCursor, GrepQuery, Grepped};
 pub use self::sink::Match;
 use crate::error::Result;
 use crate::files::Files;
+use crate::interrupt;
 use crate::layers::stack::Layers;
 
 /// Why a search ended before everything was searched.
@@ -60,9 +61,11 @@ pub struct Patience {
 }
 
 impl Patience {
-    /// Tells whether the search is to end.
+    /// Tells whether the search is to end, as the job on this thread is or by itself.
     pub(crate) fn is_over(&self) -> bool {
-        self.abandoned.load(Ordering::Relaxed) || Instant::now() >= self.deadline
+        self.abandoned.load(Ordering::Relaxed)
+            || Instant::now() >= self.deadline
+            || interrupt::check().is_err()
     }
 }
 
