@@ -22,6 +22,7 @@ mod publications;
 pub mod reads;
 
 use std::sync::Arc;
+use std::thread::Builder;
 use std::time::Duration;
 
 use exec::Launcher;
@@ -320,7 +321,7 @@ impl Admission {
             }
         };
         tokio::task::spawn_blocking(move || match quick {
-            Some(quick) => apart(move || give_way(quick), work),
+            Some(quick) => apart(Builder::new().name("work".to_owned()), move || give_way(quick), work),
             None => work(),
         });
         told.await.map_err(|_| Error::Panicked)?
@@ -329,7 +330,7 @@ impl Admission {
 
 /// Does work on a thread of its own that begins with `give_way`, and waits for it: others run commands meanwhile, and would wait for
 /// slices of the work. Where there can be no further thread, the work is done on this one, as it is.
-fn apart(give_way: impl FnOnce() + Send, work: impl FnOnce() + Send) {
+fn apart(thread: Builder, give_way: impl FnOnce() + Send, work: impl FnOnce() + Send) {
     let runtime = Handle::current();
     let work = Mutex::new(Some(work));
     let take = || work.lock().take();
@@ -341,14 +342,13 @@ fn apart(give_way: impl FnOnce() + Send, work: impl FnOnce() + Send) {
         }
     };
     std::thread::scope(|threads| {
-        let thread = std::thread::Builder::new().name("work".to_owned());
         if let Ok(thread) = thread.spawn_scoped(threads, on_its_own) {
             // A panic is told to the caller, who hears nothing of the work any more.
             let _ = thread.join();
         }
     });
     if let Some(work) = take() {
-        work();
+        storage::interrupt::without_giving_way(work);
     }
 }
 
@@ -427,6 +427,25 @@ mod tests {
         });
         let (quick, slow) = found.await.unwrap();
         assert!(quick > usual && quick < giving_way && slow == giving_way, "{quick} {slow}");
+    }
+
+    #[tokio::test]
+    async fn without_a_further_thread_work_is_done_on_the_same_which_does_not_give_way() {
+        let work = |thread: Builder| {
+            let mut done_by = None;
+            let job = Interrupt::giving_way_after(Duration::ZERO, exec::work_for_long, Duration::MAX);
+            apart(thread, exec::work_for_long, || {
+                job.enter(storage::interrupt::check).unwrap();
+                let niceness = rustix::process::getpriority_process(None).unwrap();
+                done_by = Some((std::thread::current().id(), niceness));
+            });
+            done_by.unwrap()
+        };
+        let (own, usual) = (std::thread::current().id(), rustix::process::getpriority_process(None).unwrap());
+        // More than there are addresses.
+        assert_eq!(work(Builder::new().stack_size(1 << 60)), (own, usual));
+        let (apart, lowered) = work(Builder::new());
+        assert!(apart != own && lowered > usual);
     }
 
     #[tokio::test]
