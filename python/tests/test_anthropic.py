@@ -318,8 +318,10 @@ def test_what_the_background_writes_between_commands_gives_way(model: Model) -> 
     with Server(config=config) as small, small.client() as box:
         workspace = box.workspace("tests", "anthropic")
         with FileSecBoxTools(workspace) as tools:
-            write = "(for i in {1..9}; do head -c 99999 /dev/zero | tr '\\0' b; done; touch done) & echo begun"
-            said(model, tools, [("bash", {"command": write})])
+            # Not before the first command has ended, which would hear of it.
+            write = "until [ -e go ]; do sleep 0.01; done; for i in {1..30}; do head -c 99999 /dev/zero | tr '\\0' b; done; touch done"
+            said(model, tools, [("bash", {"command": f"({write}) & echo begun"})])
+            workspace.write_text("go", "")
             waited = threading.Event()
             while not workspace.exists("done"):
                 waited.wait(0.05)
