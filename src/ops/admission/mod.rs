@@ -295,8 +295,8 @@ impl Admission {
             Weight::Light | Weight::Scan => job.gives_way_after,
         };
         let interrupt = match quick {
+            None | Some(Duration::ZERO) => Interrupt::after(self.longest),
             Some(quick) => Interrupt::giving_way_after(quick, exec::work_for_long, self.longest),
-            None => Interrupt::after(self.longest),
         };
         let _caller = (!job.goes_on).then(|| Caller(interrupt.clone()));
         let (tell, told) = oneshot::channel();
