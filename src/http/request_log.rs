@@ -108,6 +108,11 @@ impl RequestLog {
         self.noted.lock().is_refused
     }
 
+    /// Whom the request is charged to, as far as that is known.
+    pub(super) fn account(&self) -> Account {
+        self.noted.lock().account()
+    }
+
     /// The role of the caller, once that is known.
     pub(super) fn role(&self) -> Option<&'static str> {
         self.noted.lock().caller.as_ref().map(|caller| caller.role.word())
@@ -185,7 +190,7 @@ pub(super) fn is_change() -> bool {
 
 /// Whom the record of the request being answered is charged to, as far as that is known.
 pub(super) fn account() -> Account {
-    FACTS.try_with(|facts| facts.noted.lock().account()).unwrap_or(Account::Strangers)
+    FACTS.try_with(|facts| facts.account()).unwrap_or(Account::Strangers)
 }
 
 /// Tells whether the body of the request being answered came too slowly.

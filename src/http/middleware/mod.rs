@@ -5,4 +5,5 @@ pub(super) mod head;
 mod host;
 pub(super) mod observe;
 mod request_span;
+mod rest;
 mod slow_body;

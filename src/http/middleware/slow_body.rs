@@ -6,8 +6,7 @@
 //! A body that comes as fast as it is received gives others a turn again and again: its task would keep a thread of the runtime until
 //! its end.
 //!
-//! The rest of a body that a handler did not want is received and thrown away, within bounds. A connection that is closed with
-//! unread bytes is reset (RFC 9293, 3.10.7.1), and many senders then never see the answer that was given.
+//! The rest of a body that a handler did not want is thrown away by [`rest`].
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -17,14 +16,11 @@ use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use http_body::{Frame, SizeHint};
-use http_body_util::{BodyExt, Limited};
 use tokio::time::{Instant, Sleep, sleep};
 
+use super::rest;
 use crate::http::request_log::RequestLog;
 
-/// Bytes of the rest of a body that are received for nothing, and the time that may take.
-const REST_BYTES_MAX: usize = 4 << 20;
-const REST_TIME: Duration = Duration::from_secs(2);
 /// After so many bytes that were there without waiting other tasks have their turn.
 const BYTES_AT_ONCE: usize = 64 * 1024;
 
@@ -93,6 +89,9 @@ impl http_body::Body for SlowBody {
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         if self.at_once >= BYTES_AT_ONCE {
             self.at_once = 0;
+            // Threads that wait for this processor have theirs, and not at the kernel's next tick only: another of the runtime's, with
+            // small requests in its queue, may be among them.
+            std::thread::yield_now();
             // Not ready the first time; the task is woken up after the others, and after a look at what else has come.
             if pin!(tokio::task::yield_now()).poll(context).is_pending() {
                 return Poll::Pending;
@@ -141,19 +140,7 @@ impl Drop for SlowBody {
         if !self.has_rest || http_body::Body::is_end_stream(&self.body) {
             return;
         }
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        let rest = std::mem::take(&mut self.body);
-        runtime.spawn(async move {
-            let rest = Limited::new(rest, REST_BYTES_MAX);
-            let _unwanted = tokio::time::timeout(REST_TIME, discard(rest)).await;
-        });
-    }
-}
-
-/// Receives a body up to its end or its first failure.
-async fn discard(mut body: Limited<Body>) {
-    while let Some(Ok(_)) = body.frame().await {
-        tokio::task::yield_now().await;
+        rest::discard(std::mem::take(&mut self.body), self.facts.account());
     }
 }
 
@@ -162,6 +149,7 @@ mod tests {
     use super::*;
     use axum::http::HeaderMap;
     use futures_util::StreamExt;
+    use http_body_util::BodyExt;
 
     /// The outcome of a body of pieces, each after a pause in milliseconds, and whether it was found slow.
     async fn receive(pauses: &[(u64, usize)], pace: Pace) -> (usize, bool) {
@@ -208,5 +196,50 @@ mod tests {
         other.abort();
         assert_eq!(received.len(), 64 * BYTES_AT_ONCE);
         assert!(turns.load(Ordering::Relaxed) >= 63, "{turns:?}");
+    }
+
+    #[test]
+    fn threads_on_the_same_processor_have_their_turn_while_a_body_comes_as_fast_as_it_is_received() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let (turns, is_over) =
+            (std::sync::atomic::AtomicUsize::new(0), std::sync::atomic::AtomicBool::new(false));
+        let pieces = 256;
+        let received = std::thread::scope(|scope| {
+            let receiving = scope.spawn(|| {
+                let mut one = rustix::thread::CpuSet::new();
+                one.set(rustix::thread::sched_getcpu());
+                rustix::thread::sched_setaffinity(None, &one).unwrap();
+                // Begins on the processor of the thread that makes it, and stays there.
+                scope.spawn(|| {
+                    while !is_over.load(Ordering::Relaxed) {
+                        turns.fetch_add(1, Ordering::Relaxed);
+                        std::thread::yield_now();
+                    }
+                });
+                while turns.load(Ordering::Relaxed) == 0 {
+                    std::thread::yield_now();
+                }
+                turns.store(0, Ordering::Relaxed);
+                let stream =
+                    (0..pieces).map(|_| Ok::<_, std::io::Error>(Bytes::from_static(&[0; BYTES_AT_ONCE])));
+                let body = Body::from_stream(futures_util::stream::iter(stream));
+                let pace = Pace { idle: Duration::from_secs(60), bytes_per_second: 0 };
+                let facts = Arc::new(RequestLog::new(&HeaderMap::new(), false));
+                let mut paced = Body::new(SlowBody::new(body, pace, true, facts));
+                let received = runtime.block_on(async {
+                    let mut received = 0;
+                    while let Some(Ok(piece)) = paced.frame().await {
+                        received += piece.data_ref().unwrap().len();
+                    }
+                    received
+                });
+                let turns = turns.load(Ordering::Relaxed);
+                is_over.store(true, Ordering::Relaxed);
+                (received, turns)
+            });
+            receiving.join().unwrap()
+        });
+        assert_eq!(received.0, pieces * BYTES_AT_ONCE);
+        assert!(received.1 >= pieces / 8, "{received:?}");
     }
 }

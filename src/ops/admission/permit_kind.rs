@@ -104,4 +104,12 @@ impl PermitKind {
         setting: "",
         next: "wait until one has ended",
     };
+    /// Rests of bodies that are received for nothing. They wait in turn and are never refused.
+    pub const RESTS: Self = Self {
+        many: "rests of bodies",
+        state: "are being received",
+        setting_per_user: "",
+        setting: "",
+        next: "wait until one has ended",
+    };
 }
