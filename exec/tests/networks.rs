@@ -182,6 +182,23 @@ async fn too_many_networks_at_once_are_refused_and_idle_ones_give_way() {
 }
 
 #[tokio::test]
+async fn a_process_that_waits_for_the_next_command_keeps_nobody_from_a_network() {
+    for held_per_user in [1, 2] {
+        let limits = NetworkLimits { held: 2, held_per_user, ..NetworkLimits::default() };
+        let Some(sandbox) = with_limits(limits) else { return };
+        // Whose command is the same again and again has such a process, and it is in the network.
+        for agent in ["a", "b", "c", "a"] {
+            for _ in 0..4 {
+                let result = python(&sandbox, owner("u", agent), Network::None, "print(1)").await;
+                assert_eq!(result.stdout, "1\n", "{agent}");
+            }
+        }
+        let result = python(&sandbox, owner("v", "a"), Network::None, "print(1)").await;
+        assert_eq!(result.stdout, "1\n");
+    }
+}
+
+#[tokio::test]
 async fn a_launcher_without_the_process_that_makes_networks_is_replaced() {
     let Some(sandbox) = sandbox() else { return };
     let launcher = sandbox.launcher.pid();

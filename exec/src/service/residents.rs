@@ -229,6 +229,17 @@ impl Residents {
         }
     }
 
+    /// Lets go of the one that has waited longest in a network namespace of these generations. `None` where none does.
+    pub(crate) fn leave_network(&self, generations: &[u64]) -> Option<()> {
+        let mut waiting = self.waiting();
+        let is_there = |resident: &Resident| {
+            resident.surroundings.network.1.is_some_and(|generation| generations.contains(&generation))
+        };
+        let index = waiting.residents.iter().position(|(resident, _)| is_there(resident))?;
+        waiting.residents.remove(index);
+        Some(())
+    }
+
     /// Lets go of those that have waited long enough; after how long there will be another, `None` when there is none.
     fn tend(&self) -> Option<Duration> {
         let mut waiting = self.waiting();

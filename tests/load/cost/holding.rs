@@ -270,7 +270,8 @@ fn networks(arena: &Arena, number: usize) {
     while !is_over(arena) {
         let agent = format!("agent-{number}-{}", next % 12);
         let ran = client.post(&format!("/v1/sandbox/spender/{agent}/exec"), &json!({ "shell": ":" }));
-        assert!(ran.is_ok_and(|answer| answer.is_success()));
+        let answer = ran.expect("an answer");
+        assert!(answer.is_success(), "{}", answer.text());
         next += 1;
         if next > 12 {
             spent(arena);

@@ -3,7 +3,8 @@
 //! All runs of one user, agent and network mode share a namespace: a server that one command started is reached by the
 //! next over the loopback address. Nothing else is in it but the egress proxy's listener, with [`Network::Proxy`] only.
 //! A namespace lives as long as a run or a resident is in it; after that it is kept for a while. When there are too
-//! many, the one unused for longest goes, of its own user's before those of others.
+//! many, the one unused for longest goes, of its own user's before those of others. Where each has somebody in it, the
+//! resident that has waited longest leaves.
 //!
 //! The table belongs to the service, and a namespace needs no process, so it outlives a launcher that ends.
 //!
@@ -24,6 +25,7 @@ use tokio::sync::{mpsc, watch};
 use crate::error::Error;
 use crate::loopback::Loopback;
 use crate::network_owner::NetworkOwner;
+use crate::service::residents::Residents;
 use crate::tier::Network;
 use crate::wire::Sockets;
 
@@ -180,13 +182,14 @@ impl Networks {
         &self,
         owner: &NetworkOwner,
         network: Network,
+        residents: &Residents,
     ) -> Result<Option<Arc<NetworkNamespace>>, Error> {
         let mut table = self.table();
         if let Some(held) = table.held.get_mut(&(owner.clone(), network)) {
             held.used = Instant::now();
             return Ok(Some(Arc::clone(&held.namespace)));
         }
-        table.make_room(owner, &self.limits, false).map(|()| None)
+        table.make_room(owner, &self.limits, residents, false).map(|()| None)
     }
 
     /// The namespace of `owner` for runs with `network`, if it is kept; that is no use of it.
@@ -204,13 +207,14 @@ impl Networks {
         owner: &NetworkOwner,
         network: Network,
         made: Made,
+        residents: &Residents,
     ) -> Result<Arc<NetworkNamespace>, Error> {
         let mut table = self.table();
         let key = (owner.clone(), network);
         if let Some(held) = table.held.get(&key) {
             return Ok(Arc::clone(&held.namespace));
         }
-        table.make_room(owner, &self.limits, true)?;
+        table.make_room(owner, &self.limits, residents, true)?;
         let namespace = Arc::new(NetworkNamespace::new(made, network, table.next_generation()));
         if let Some(proxy) = &table.proxy {
             tell(proxy, owner, &namespace);
@@ -250,32 +254,46 @@ impl Table {
     }
 
     /// Makes sure that one more namespace of `owner` is possible. With `evict`, lets go of those in its place.
-    fn make_room(&mut self, owner: &NetworkOwner, limits: &NetworkLimits, evict: bool) -> Result<(), Error> {
+    fn make_room(
+        &mut self,
+        owner: &NetworkOwner,
+        limits: &NetworkLimits,
+        residents: &Residents,
+        evict: bool,
+    ) -> Result<(), Error> {
         let is_own = |key: &(NetworkOwner, Network)| key.0.user == owner.user;
         let own = self.held.keys().filter(|key| is_own(key)).count();
         if own >= limits.held_per_user {
             let most = limits.held_per_user;
-            let room = self.let_longest_unused_go(limits, evict, is_own);
+            let room = self.let_longest_unused_go(limits, residents, evict, is_own);
             return room.ok_or(Error::Networks { most, whose: "your" });
         }
         if self.held.len() >= limits.held {
             let most = limits.held;
-            let room = self.let_longest_unused_go(limits, evict, |_| true);
+            let room = self.let_longest_unused_go(limits, residents, evict, |_| true);
             return room.ok_or(Error::Networks { most, whose: "all" });
         }
         Ok(())
     }
 
-    /// Finds the namespace that no run has used for longest, and lets go of it with `evict`.
+    /// Finds the namespace that no run has used for longest, and lets go of it with `evict`. Where there is none without a run or a
+    /// resident, residents leave, one after the other, until there is.
     fn let_longest_unused_go(
         &mut self,
         limits: &NetworkLimits,
+        residents: &Residents,
         evict: bool,
-        mut may_go: impl FnMut(&(NetworkOwner, Network)) -> bool,
+        may_go: impl Fn(&(NetworkOwner, Network)) -> bool,
     ) -> Option<()> {
-        let unused = self.held.iter().filter(|(key, held)| may_go(key) && !held.is_in_use());
-        let (key, _) = unused.min_by_key(|(_, held)| held.used)?;
-        let key = key.clone();
+        let key = loop {
+            let unused = self.held.iter().filter(|(key, held)| may_go(key) && !held.is_in_use());
+            if let Some((key, _)) = unused.min_by_key(|(_, held)| held.used) {
+                break key.clone();
+            }
+            let candidates = self.held.iter().filter(|(key, _)| may_go(key));
+            let generations: Vec<u64> = candidates.map(|(_, held)| held.namespace.generation()).collect();
+            residents.leave_network(&generations)?;
+        };
         if evict && let Some(held) = self.held.remove(&key) {
             self.leaving.push(held.namespace);
             if self.leaving.len() > limits.held / LEAVING_PART {
@@ -321,9 +339,10 @@ mod tests {
         owner: &NetworkOwner,
         network: Network,
     ) -> Result<Arc<NetworkNamespace>, Error> {
-        match networks.find(owner, network)? {
+        let residents = Residents::default();
+        match networks.find(owner, network, &residents)? {
             Some(found) => Ok(found),
-            None => networks.keep(owner, network, made()),
+            None => networks.keep(owner, network, made(), &residents),
         }
     }
 
