@@ -90,15 +90,14 @@ impl Launcher {
             }
             (Some(maker), Network::None | Network::Proxy) => maker,
         };
+        let leave = |generations: &[u64]| self.residents.leave_network(generations);
         if let Some(owner) = owner
-            && let Some(found) = self.networks.find(owner, network, &self.residents)?
+            && let Some(found) = self.networks.find(owner, network, &leave)?
         {
             return Ok(RunNetwork::Own(found));
         }
         match (take(maker).await, owner) {
-            (Ok(made), Some(owner)) => {
-                self.networks.keep(owner, network, made, &self.residents).map(RunNetwork::Own)
-            }
+            (Ok(made), Some(owner)) => self.networks.keep(owner, network, made, &leave).map(RunNetwork::Own),
             (Ok(made), None) => Ok(RunNetwork::Own(self.networks.apart(made, network))),
             (Err(error), _) => {
                 tracing::warn!(

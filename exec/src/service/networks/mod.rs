@@ -25,7 +25,6 @@ use tokio::sync::{mpsc, watch};
 use crate::error::Error;
 use crate::loopback::Loopback;
 use crate::network_owner::NetworkOwner;
-use crate::service::residents::Residents;
 use crate::tier::Network;
 use crate::wire::Sockets;
 
@@ -127,6 +126,9 @@ pub(crate) struct Made {
     pub(crate) listener: Option<OwnedFd>,
 }
 
+/// Has a resident leave a network namespace, one of these generations; `None` where none is in any.
+pub(crate) type Leave<'a> = &'a dyn Fn(&[u64]) -> Option<()>;
+
 /// The namespaces that have an owner.
 #[derive(Debug)]
 pub(crate) struct Networks {
@@ -182,14 +184,14 @@ impl Networks {
         &self,
         owner: &NetworkOwner,
         network: Network,
-        residents: &Residents,
+        leave: Leave<'_>,
     ) -> Result<Option<Arc<NetworkNamespace>>, Error> {
         let mut table = self.table();
         if let Some(held) = table.held.get_mut(&(owner.clone(), network)) {
             held.used = Instant::now();
             return Ok(Some(Arc::clone(&held.namespace)));
         }
-        table.make_room(owner, &self.limits, residents, false).map(|()| None)
+        table.make_room(owner, &self.limits, leave, false).map(|()| None)
     }
 
     /// The namespace of `owner` for runs with `network`, if it is kept; that is no use of it.
@@ -207,14 +209,14 @@ impl Networks {
         owner: &NetworkOwner,
         network: Network,
         made: Made,
-        residents: &Residents,
+        leave: Leave<'_>,
     ) -> Result<Arc<NetworkNamespace>, Error> {
         let mut table = self.table();
         let key = (owner.clone(), network);
         if let Some(held) = table.held.get(&key) {
             return Ok(Arc::clone(&held.namespace));
         }
-        table.make_room(owner, &self.limits, residents, true)?;
+        table.make_room(owner, &self.limits, leave, true)?;
         let namespace = Arc::new(NetworkNamespace::new(made, network, table.next_generation()));
         if let Some(proxy) = &table.proxy {
             tell(proxy, owner, &namespace);
@@ -258,19 +260,19 @@ impl Table {
         &mut self,
         owner: &NetworkOwner,
         limits: &NetworkLimits,
-        residents: &Residents,
+        leave: Leave<'_>,
         evict: bool,
     ) -> Result<(), Error> {
         let is_own = |key: &(NetworkOwner, Network)| key.0.user == owner.user;
         let own = self.held.keys().filter(|key| is_own(key)).count();
         if own >= limits.held_per_user {
             let most = limits.held_per_user;
-            let room = self.let_longest_unused_go(limits, residents, evict, is_own);
+            let room = self.let_longest_unused_go(limits, leave, evict, is_own);
             return room.ok_or(Error::Networks { most, whose: "your" });
         }
         if self.held.len() >= limits.held {
             let most = limits.held;
-            let room = self.let_longest_unused_go(limits, residents, evict, |_| true);
+            let room = self.let_longest_unused_go(limits, leave, evict, |_| true);
             return room.ok_or(Error::Networks { most, whose: "all" });
         }
         Ok(())
@@ -281,7 +283,7 @@ impl Table {
     fn let_longest_unused_go(
         &mut self,
         limits: &NetworkLimits,
-        residents: &Residents,
+        leave: Leave<'_>,
         evict: bool,
         may_go: impl Fn(&(NetworkOwner, Network)) -> bool,
     ) -> Option<()> {
@@ -292,7 +294,7 @@ impl Table {
             }
             let candidates = self.held.iter().filter(|(key, _)| may_go(key));
             let generations: Vec<u64> = candidates.map(|(_, held)| held.namespace.generation()).collect();
-            residents.leave_network(&generations)?;
+            leave(&generations)?;
         };
         if evict && let Some(held) = self.held.remove(&key) {
             self.leaving.push(held.namespace);
@@ -339,10 +341,9 @@ mod tests {
         owner: &NetworkOwner,
         network: Network,
     ) -> Result<Arc<NetworkNamespace>, Error> {
-        let residents = Residents::default();
-        match networks.find(owner, network, &residents)? {
+        match networks.find(owner, network, &|_| None)? {
             Some(found) => Ok(found),
-            None => networks.keep(owner, network, made(), &residents),
+            None => networks.keep(owner, network, made(), &|_| None),
         }
     }
 
