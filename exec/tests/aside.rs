@@ -19,13 +19,18 @@ static ALONE: Mutex<()> = Mutex::const_new(());
 
 /// A sandbox at a tier, on a machine of which a processor can be left.
 fn sandbox(maximum: Tier) -> Option<(Sandbox, usize)> {
+    sandbox_of(maximum, false)
+}
+
+/// The same, whose commands have a uid of their own with `has_uid`.
+fn sandbox_of(maximum: Tier, has_uid: bool) -> Option<(Sandbox, usize)> {
     let processors = std::thread::available_parallelism().unwrap().get();
     if processors < 2 {
         eprintln!("SKIPPED: nothing can be left of one processor");
         return None;
     }
     let isolation = Isolation { maximum, ..Isolation::default() };
-    Some((Sandbox::with(LauncherConfig { isolation, ..config(Profile::Default) }, false)?, processors))
+    Some((Sandbox::with(LauncherConfig { isolation, ..config(Profile::Default) }, has_uid)?, processors))
 }
 
 fn someone_else() -> UserId {
@@ -59,8 +64,8 @@ async fn becomes(expected: usize, now: impl Fn() -> usize) {
     panic!("{} and not {expected}", now());
 }
 
-/// The supervisor of another user's command keeps to the processor of the launcher.
-async fn answers_are_given_there(sandbox: &Sandbox, launcher: i32) {
+/// The supervisor of another user's command keeps to the processor of the launcher, and the command does not.
+async fn answers_are_given_there(sandbox: &Sandbox, launcher: i32, processors: u32) {
     // When nobody is there any more, both have all processors.
     let spare = processor_set(launcher);
     assert_eq!(spare.len(), 1);
@@ -82,13 +87,22 @@ async fn answers_are_given_there(sandbox: &Sandbox, launcher: i32) {
     })
     .await;
     command.abort();
+    // It begins there, and gets all processors with its program.
+    for _ in 0..20 {
+        let mut spec = sandbox.spec("cat", &["/proc/self/status"]);
+        spec.network_of.as_mut().unwrap().user = someone_else();
+        let told = sandbox.launcher.run(spec).await.unwrap().stdout;
+        let may =
+            told.lines().find_map(|line| line.strip_prefix("Cpus_allowed:\t")).unwrap().replace(',', "");
+        assert_eq!(u128::from_str_radix(&may, 16).unwrap().count_ones(), processors, "{told}");
+    }
 }
 
 /// A busy run tells each change of how many processors it may use: all, one less once another user is there, and all when that one has
 /// left for ten seconds. Meanwhile the launcher has the one that is left, and the memory monitor, which has much to look at, the others.
-async fn many_busy_processes_leave_one_processor_while_another_user_is_there(maximum: Tier) {
+async fn many_busy_processes_leave_one_processor_while_another_user_is_there(maximum: Tier, has_uid: bool) {
     let _one_at_a_time = ALONE.lock().await;
-    let Some((sandbox, processors)) = sandbox(maximum) else { return };
+    let Some((sandbox, processors)) = sandbox_of(maximum, has_uid) else { return };
     let script = support::with_busy_children(
         4 * processors,
         "seen, until = [], time.monotonic() + 60
@@ -111,7 +125,7 @@ print([mine for mine, _ in seen])",
     becomes(processors - 1, || processors_of(monitor)).await;
     assert!(!processor_set(monitor).contains(&processor_set(launcher)[0]));
     if maximum == Tier::Landlock {
-        answers_are_given_there(&sandbox, launcher).await;
+        answers_are_given_there(&sandbox, launcher, u32::try_from(processors).unwrap()).await;
     }
     let result = run.await.unwrap();
     assert_eq!(result.stdout, format!("[{processors}, {}, {processors}]\n", processors - 1), "{result:?}");
@@ -123,7 +137,10 @@ print([mine for mine, _ in seen])",
 #[tokio::test(flavor = "multi_thread")]
 async fn many_busy_processes_leave_one_processor() {
     for maximum in TIERS {
-        many_busy_processes_leave_one_processor_while_another_user_is_there(maximum).await;
+        many_busy_processes_leave_one_processor_while_another_user_is_there(maximum, false).await;
+    }
+    if support::is_root() {
+        many_busy_processes_leave_one_processor_while_another_user_is_there(Tier::Landlock, true).await;
     }
 }
 

@@ -28,9 +28,14 @@ pub(super) fn give_way(request: &Request, to_all: bool) {
     if to_all {
         sys::go_last(0);
     }
+}
+
+/// Lets the command use all processors, or all but that which is left to others, of which the launcher may use fewer.
+///
+/// Allocates nothing.
+pub(super) fn place(request: &Request) {
     match request.is_aside {
         true => sys::step_aside(0),
-        // The launcher may use fewer.
         false => sys::step_back(0),
     }
 }

@@ -28,7 +28,7 @@ use nix::unistd::Pid;
 use rustix::process::{Gid, Uid};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
-use super::ceilings::{give_way, give_way_as_session, limit, limit_space};
+use super::ceilings::{give_way, give_way_as_session, limit, limit_space, place};
 use super::failure::{Failure, at};
 use super::filters::{Closing, Filter};
 use super::init::{self, Start};
@@ -80,7 +80,7 @@ impl Spawner {
 
     /// Starts the command of a run that sees the host's root.
     ///
-    /// In our memory, so that we wait until the new process has executed its program. Not so a command that gives way to all others,
+    /// In our memory, so that we wait until the new process has executed its program, on the processors that we may use. Not so a command that gives way to all others,
     /// or one that `is_slow` to begin because it has to wait for a processor among many: every other user would wait with us.
     /// It is started from a copy of this process, which takes 0.2 ms longer, and we go on at once.
     ///
@@ -107,6 +107,7 @@ impl Spawner {
         }
         // The sockets of other runs, and that of the launcher, must not stay open for as long as this process waits for a processor.
         sys::close_all_but(&descriptors.raw());
+        place(request);
         become_program_or_end(&program, request, descriptors, closing, parent)
     }
 
@@ -199,6 +200,7 @@ fn become_next(
     give_way_as_session(false);
     // Behind its filter it can go last, but no longer aside.
     give_way(request, false);
+    place(request);
     sys::close_on_exec_from(3).map_err(at(Step::CloseFiles))?;
     limit(&request.limits).map_err(at(Step::Limits))?;
     identify(request, run)?;
@@ -262,6 +264,9 @@ fn become_program(
 ) -> Result<Infallible, Failure> {
     let group = lead(request, parent).map_err(at(Step::Session))?;
     give_way(request, request.gives_way);
+    if let Parent::First { .. } = parent {
+        place(request);
+    }
     if let Parent::Launcher(_) = parent {
         // From here and not from the launcher, so that nothing of the run exists that the service cannot name, even
         // if the launcher is killed at this moment.

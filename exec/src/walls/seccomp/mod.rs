@@ -57,7 +57,7 @@ pub(crate) fn load_for_networks() -> io::Result<()> {
     sys::load_seccomp(&compile::program(&policy))
 }
 
-/// Loads the filter of the memory monitor: the first stage of runs, but for `sched_setattr(2)` and `sched_setaffinity(2)`, and without files in memory.
+/// Loads the filter of the memory monitor: the first stage of runs, but for `sched_setattr(2)` and `setpriority(2)`, and without files in memory.
 ///
 /// # Errors
 /// As [`load_opening`].

@@ -89,12 +89,8 @@ pub(crate) fn opening(surroundings: Surroundings) -> Policy {
     refuse(libc::SYS_prlimit64, any_of([is_not(0, 0)]));
     refuse(libc::SYS_setpriority, any_of([is_not(1, 0), is(0, PRIO_USER)]));
     refuse(libc::SYS_ioprio_set, any_of([is_not(1, 0), is(0, IOPRIO_WHO_USER)]));
-    for number in [
-        libc::SYS_sched_setparam,
-        libc::SYS_sched_setscheduler,
-        libc::SYS_sched_setattr,
-        libc::SYS_sched_setaffinity,
-    ] {
+    // Not `sched_setaffinity(2)`: the launcher places commands with it, and the closing stage refuses it to them.
+    for number in [libc::SYS_sched_setparam, libc::SYS_sched_setscheduler, libc::SYS_sched_setattr] {
         refuse(number, any_of([is_not(0, 0)]));
     }
     // Memory files are outside Landlock: executable ones would be programs that no list names.
@@ -132,9 +128,9 @@ pub(crate) fn allow_unshare(policy: &mut Policy) {
     policy.rules.retain(|rule| Ok(rule.number) != number);
 }
 
-/// Allows `sched_setattr(2)`, `sched_setaffinity(2)` and `setpriority(2)` for every thread.
+/// Allows `sched_setattr(2)` and `setpriority(2)` for every thread.
 pub(crate) fn allow_scheduling(policy: &mut Policy) {
-    for number in [libc::SYS_sched_setattr, libc::SYS_sched_setaffinity, libc::SYS_setpriority] {
+    for number in [libc::SYS_sched_setattr, libc::SYS_setpriority] {
         let number = u32::try_from(number);
         policy.rules.retain(|rule| Ok(rule.number) != number);
     }
