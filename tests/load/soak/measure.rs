@@ -17,10 +17,10 @@ const SETTLE: Duration = Duration::from_secs(60);
 const GROWTH_KIB: usize = 64 * 1024;
 /// By how many descriptors, threads and processes may grow: caches that are not full yet.
 const GROWTH: usize = 64;
-/// The descriptors that the service keeps open for later, and how many of each: walls of the places that commands were
-/// in last, watched trees (`limits.events.listeners`), and logs and results of ended runs (`limits.sessions.ended`).
+/// The descriptors that the service keeps open for later, and how many of each: walls of the 128 places that commands were
+/// in last and two for the next ones, watched trees (`limits.events.listeners`), and logs and results of ended runs (`limits.sessions.ended`).
 const CACHED: &[(&str, usize)] =
-    &[("anon_inode:[landlock-ruleset]", 128), ("anon_inode:inotify", 100), (".filesecbox/stage", 576)];
+    &[("anon_inode:[landlock-ruleset]", 130), ("anon_inode:inotify", 100), (".filesecbox/stage", 576)];
 /// Descriptors of one kind from which on they are shown.
 const KIND_SHOWN: usize = 16;
 
