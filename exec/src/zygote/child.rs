@@ -80,7 +80,8 @@ impl Spawner {
 
     /// Starts the command of a run that sees the host's root.
     ///
-    /// In our memory, so that we wait until the new process has executed its program, on the processors that we may use. Not so a command that gives way to all others,
+    /// In our memory, so that we wait until the new process has executed its program, on the processors that we may use.
+    /// Not so a command that gives way to all others,
     /// or one that `is_slow` to begin because it has to wait for a processor among many: every other user would wait with us.
     /// It is started from a copy of this process, which takes 0.2 ms longer, and we go on at once.
     ///
@@ -264,7 +265,8 @@ fn become_program(
 ) -> Result<Infallible, Failure> {
     let group = lead(request, parent).map_err(at(Step::Session))?;
     give_way(request, request.gives_way);
-    if let Parent::First { .. } = parent {
+    // Else the launcher does, when the program is executed.
+    if matches!(parent, Parent::First { .. }) || request.identity.is_some() {
         place(request);
     }
     if let Parent::Launcher(_) = parent {

@@ -284,12 +284,14 @@ impl Loop {
             // What goes last leaves this processor alone where one is left to others.
             let is_slow = !self.is_spared && self.crowd.is_here();
             let spawned = self.spawner.spawn(request, &descriptors, is_slow);
-            // A program that is executed gets to the processor with the least load, so it was begun with this one only.
+            // A program that is executed gets to the processor with the least load, so it was begun with this one only. Not with a uid of
+            // its own, as which this process would have to act.
             if let Ok(pid) = spawned
                 && self.is_spared
                 && !request.gives_way
+                && request.identity.is_none()
             {
-                memory::change_as(request.identity, &[pid.as_raw()], sys::step_back);
+                sys::step_back(pid.as_raw());
             }
             let spawned = spawned.map(|pid| Spawned { number, pid, busy: None, users: None });
             spawned.map_err(|error| (Step::Clone, error))

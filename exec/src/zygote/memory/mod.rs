@@ -30,7 +30,6 @@ use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use self::monitor::Word;
 pub(super) use self::monitor::{Charge, Told};
-pub(super) use self::priority::change_as;
 use self::processes::Proc;
 use super::cgroup::{self, Group, Groups};
 use crate::limit::Limit;

@@ -95,7 +95,7 @@ fn change_run(proc: &Proc, run: &MonitoredRun, change: impl Fn(i32)) {
 
 /// Changes threads as the uid `identity`: only the user of a thread may, or a process with a capability that containers lack. Threads
 /// that are gone are.
-pub(in crate::zygote) fn change_as(identity: Option<u32>, threads: &[i32], change: impl Fn(i32)) {
+fn change_as(identity: Option<u32>, threads: &[i32], change: impl Fn(i32)) {
     let own = Uid::effective();
     // Back from this uid is always allowed: the real one stays, which also keeps processes of the user from sending signals here.
     if identity.is_some_and(|id| seteuid(Uid::from_raw(id)).is_err()) {
