@@ -303,11 +303,28 @@ fn commands(arena: &Arena, _: usize) {
     repeat(arena, || client.post(&format!("{TREE}/exec"), &body));
 }
 
+/// Forks until that is refused, and only then has all of them at work, so that they do not keep each other from being made.
+const FORKING: &str = r#"
+import os, sys
+ready, told = os.pipe()
+for _ in range(150):
+    try:
+        child = os.fork()
+    except BlockingIOError:
+        print("fork: refused", file=sys.stderr, flush=True)
+        break
+    if child == 0:
+        os.close(told)
+        os.read(ready, 1)
+        while True: pass
+os.close(told)
+while True: pass
+"#;
+
 /// More processes than one may have, as many of them at work as there may be.
 fn processes(arena: &Arena, _: usize) {
     let client = client(arena);
-    let line = "for i in $(seq 40); do (while :; do :; done) & done; wait";
-    let body = json!({ "shell": line, "timeout_ms": 500 });
+    let body = json!({ "command": "python3", "args": ["-ISc", FORKING], "timeout_ms": 500 });
     while !arena.is_over.load(Ordering::Relaxed) {
         let answer = client.post(&format!("{TREE}/exec"), &body);
         if answer.is_ok_and(|answer| answer.text().contains("fork: ")) {
