@@ -281,7 +281,10 @@ fn networks(arena: &Arena, number: usize) {
 
 /// Tunnels of one run, more than it may have.
 fn proxied(arena: &Arena, _: usize) {
-    let outside = TcpListener::bind("127.0.0.1:443").or_else(|_| TcpListener::bind("127.0.0.1:80")).unwrap();
+    // The proxy leads to these ports only, and not everybody may listen there.
+    let outside = TcpListener::bind("127.0.0.1:443").or_else(|_| TcpListener::bind("127.0.0.1:80"));
+    let outside =
+        outside.expect("port 443 or 80: `net.ipv4.ip_unprivileged_port_start`, where the test is not root");
     let port = outside.local_addr().unwrap().port();
     let program = format!(
         "import base64, os, socket, time, urllib.parse
