@@ -4,6 +4,10 @@
 //! A run with many busy processes is lowered (`zygote/memory/priority.rs`), but not before it has lived for a while. Without this
 //! account, a user who begins one short run with a hundred busy processes after the other would never give way. Neither would one
 //! whose processes only make calls that the [supervisors](crate::supervisor) of their runs answer: these wait, and the service works.
+//!
+//! For each command the service works, too, and goes before all commands. So while another user is there, commands begin in turns: short
+//! ones without end would keep the service at work on every processor, and a command of somebody else waits for a second where the kernel
+//! shares out processors by session.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -23,6 +27,11 @@ const REMEMBERED: u32 = 4;
 const BY_FORCE: Duration = Duration::from_millis(200);
 /// How many times what the service works for a call is accounted for: its caller is taken to work as long.
 const CALLER: u32 = 2;
+/// How long after one another the commands of a user begin, in the long run, and how many at once.
+const APART: Duration = Duration::from_millis(5);
+const TURNS_AT_ONCE: u32 = 50;
+/// How long a command waits for its turn at most.
+const WAIT_MAX: Duration = Duration::from_secs(1);
 /// Users of whom no work need be remembered are forgotten when there are so many.
 const USERS: usize = 1_024;
 
@@ -42,6 +51,8 @@ struct Load {
     since: Instant,
     /// When all that was used is worked off, in nanoseconds.
     worked_off: AtomicU64,
+    /// The moment at which all turns that were taken are over, in nanoseconds.
+    turns_over: AtomicU64,
 }
 
 impl Default for Workloads {
@@ -76,7 +87,12 @@ impl Workloads {
         if of_users.len() >= USERS {
             of_users.retain(|_, load| Arc::strong_count(load) > 1 || !load.left(now).is_zero());
         }
-        let load = Load { processors: self.processors, since: now, worked_off: AtomicU64::new(0) };
+        let load = Load {
+            processors: self.processors,
+            since: now,
+            worked_off: AtomicU64::new(0),
+            turns_over: AtomicU64::new(0),
+        };
         Arc::clone(of_users.entry(user.clone()).or_insert(Arc::new(load)))
     }
 }
@@ -96,6 +112,17 @@ impl Load {
     fn left(&self, now: Instant) -> Duration {
         let worked_off = Duration::from_nanos(self.worked_off.load(Ordering::Relaxed));
         worked_off.saturating_sub(now.saturating_duration_since(self.since))
+    }
+
+    /// Takes a turn: how long until it comes, [`WAIT_MAX`] at most. Those whose callers leave meanwhile have taken theirs, too.
+    fn turn(&self, now: Instant) -> Duration {
+        let now = nanoseconds(now.saturating_duration_since(self.since));
+        let latest = now.saturating_add(nanoseconds(APART * TURNS_AT_ONCE + WAIT_MAX));
+        let over = |before: u64| before.max(now).saturating_add(nanoseconds(APART)).min(latest);
+        let before =
+            self.turns_over.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |before| Some(over(before)));
+        let (Ok(before) | Err(before)) = before;
+        Duration::from_nanos(over(before).saturating_sub(now)).saturating_sub(APART * TURNS_AT_ONCE)
     }
 
     /// Tells whether the next command of the user is to give way.
@@ -135,6 +162,14 @@ impl Working {
     /// Whether the command is to give way.
     pub(crate) fn gives_way(&self) -> bool {
         self.load.as_ref().is_some_and(|load| load.is_heavy(self.began))
+    }
+
+    /// Waits until the command may begin among others of its user, while another user is there.
+    pub(crate) async fn wait_for_turn(&self) {
+        let wait = self.load.as_ref().map_or(Duration::ZERO, |load| load.turn(Instant::now()));
+        if !wait.is_zero() {
+            tokio::time::sleep(wait).await;
+        }
     }
 
     /// The account for what the service does for the calls of the run.
@@ -191,6 +226,21 @@ mod tests {
         }
         alice.add(Duration::from_secs(3_600), after(10_000));
         assert!(alice.is_heavy(after(11_400)) && !alice.is_heavy(after(11_600)));
+    }
+
+    #[test]
+    fn turns_come_one_after_the_other_when_many_were_taken_at_once() {
+        let workloads = of_two_processors();
+        let now = Instant::now();
+        let alice = workloads.of(&user("alice"), now);
+        let waits = |at: Instant, turns: u32| (0..turns).map(|_| alice.turn(at)).sum::<Duration>();
+        assert_eq!(waits(now, TURNS_AT_ONCE), Duration::ZERO);
+        assert_eq!([alice.turn(now), alice.turn(now)], [APART, APART * 2]);
+        assert_eq!(workloads.of(&user("bob"), now).turn(now), Duration::ZERO);
+        assert!((0..1_000).map(|_| alice.turn(now)).all(|wait| wait <= WAIT_MAX));
+        // However long nobody takes one, no more are saved up.
+        let later = now + Duration::from_secs(10);
+        assert_eq!((waits(later, TURNS_AT_ONCE), alice.turn(later)), (Duration::ZERO, APART));
     }
 
     #[test]

@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::Arena;
-use super::spending::{MIB, Spending, TREE, client, hold, put, refused, repeat, small, text, wait};
+use super::spending::{
+    MIB, SKILL, Spending, TREE, client, hold, large_skill, put, refused, repeat, small, text, wait,
+};
 
 /// Settings under which these spendings come to an end soon.
 pub(super) const SETTINGS: &str = "
@@ -39,6 +41,8 @@ pub(super) const HELD: &[Spending] = &[
     Spending { name: "terminals", at_once: 1, prepare: small, spend: terminals, is_spent: refused },
     Spending { name: "undecided runs", at_once: 1, prepare: small, spend: undecided, is_spent: refused },
     Spending { name: "memory", at_once: 4, prepare: small, spend: memory, is_spent: refused },
+    Spending { name: "temporary files", at_once: 4, prepare: small, spend: temporary, is_spent: refused },
+    Spending { name: "copies", at_once: 10, prepare: large_skill, spend: copies, is_spent: refused },
     Spending { name: "processor time", at_once: 2, prepare: small, spend: processor, is_spent: refused },
     Spending { name: "connections to ports", at_once: 16, prepare: server, spend: ports, is_spent: refused },
     Spending { name: "calls", at_once: 6, prepare: small, spend: calls, is_spent: refused },
@@ -274,6 +278,51 @@ fn networks(arena: &Arena, number: usize) {
         assert!(answer.is_success(), "{}", answer.text());
         next += 1;
         if next > 12 {
+            spent(arena);
+        }
+    }
+}
+
+/// Writes as fast as it can; with an argument it has each file on the disk before the next one.
+const WRITING: &str = r#"
+import os, sys
+block = bytes(4 << 20)
+os.chdir(os.environ["TMPDIR"])
+for name in os.listdir():
+    if name.startswith("block-"):
+        try: os.unlink(name)
+        except FileNotFoundError: pass
+number = 0
+while True:
+    with open(f"block-{os.getpid()}-{number}", "wb") as file:
+        file.write(block)
+        file.flush()
+        if sys.argv[1:]: os.fsync(file.fileno())
+    number += 1
+"#;
+
+/// Runs that fill the room for temporary files until they are ended, and a new workspace when no run may begin any more.
+fn temporary(arena: &Arena, number: usize) {
+    let client = client(arena);
+    let waits: &[&str] = if number % 2 == 1 { &["waits"] } else { &[] };
+    let args: Vec<&str> = [&["-Ic", WRITING], waits].concat();
+    let run = json!({ "command": "python3", "args": args, "timeout_ms": LONG_MS });
+    while !is_over(arena) {
+        match client.post(&format!("{TREE}/exec"), &run) {
+            // Another one's run may be there still.
+            Ok(refused) if refused.status == 507 => drop(client.delete(TREE)),
+            Ok(ran) if ran.text().contains("\"limit\":\"disk\"") => spent(arena),
+            _ => {}
+        }
+    }
+}
+
+/// Runs in a skill that has just been changed, so that each one needs a copy where commands work on copies.
+fn copies(arena: &Arena, number: usize) {
+    let client = client(arena);
+    while !is_over(arena) {
+        client.put(&format!("{SKILL}/raw/changed-{number}"), b"x").unwrap();
+        if client.post(&format!("{SKILL}/exec"), &json!({ "shell": ":" })).is_ok_and(|ran| ran.is_success()) {
             spent(arena);
         }
     }

@@ -68,6 +68,7 @@ tree_entries = 20000
 [limits.disk]
 bytes = 100663296
 files = 2000
+tmp_bytes = 50331648
 user_bytes = 167772160
 user_files = 3000
 in_flight_bytes = 33554432

@@ -14,7 +14,7 @@ use crate::client::{Answer, Broken, Client};
 use crate::skill;
 
 pub(super) const TREE: &str = "/v1/sandbox/spender/agent";
-const SKILL: &str = "/v1/skills/spender/agent/own";
+pub(super) const SKILL: &str = "/v1/skills/spender/agent/own";
 pub(super) const MIB: usize = 1024 * 1024;
 
 /// One thing that is bounded for each user.
@@ -56,6 +56,7 @@ pub(super) const ALL: &[Spending] = &[
     Spending { name: "streams of events", at_once: 1, prepare: small, spend: streams, is_spent: refused },
     Spending { name: "audit records", at_once: 4, prepare: small, spend: audit, is_spent: refused },
     Spending { name: "commands", at_once: 10, prepare: small, spend: commands, is_spent: refused },
+    Spending { name: "short commands", at_once: 10, prepare: small, spend: short_commands, is_spent: many },
     Spending { name: "processes", at_once: 8, prepare: small, spend: processes, is_spent: refused },
 ];
 
@@ -117,7 +118,7 @@ fn larger(arena: &Arena) {
     put(arena, &format!("{TREE}/raw/large"), &text(8 * MIB));
 }
 
-fn large_skill(arena: &Arena) {
+pub(super) fn large_skill(arena: &Arena) {
     let made = client(arena).upload("spender/agent", "overlay", &skill::archive(&["own"], 1)).unwrap();
     assert!(made.is_success(), "{}", made.text());
     for number in 0..4 {
@@ -301,6 +302,21 @@ fn commands(arena: &Arena, _: usize) {
     let client = client(arena);
     let body = json!({ "shell": "while :; do :; done", "timeout_ms": 300 });
     repeat(arena, || client.post(&format!("{TREE}/exec"), &body));
+}
+
+/// Commands that end at once, one after the other.
+fn short_commands(arena: &Arena, _: usize) {
+    let client = client(arena);
+    while !arena.is_over.load(Ordering::Relaxed) {
+        if client.post(&format!("{TREE}/exec"), &json!({ "shell": ":" })).is_ok_and(|ran| ran.is_success()) {
+            arena.refused.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// So many of them that their user has been noticed.
+fn many(arena: &Arena) -> bool {
+    arena.refused.load(Ordering::Relaxed) > 300
 }
 
 /// Forks until that is refused, and only then has all of them at work, so that they do not keep each other from being made.

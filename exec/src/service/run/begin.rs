@@ -81,7 +81,11 @@ impl Launcher {
             self.note_user(user);
             request.user = Some(self.workloads.number_of(user));
         }
-        request.is_aside = request.gives_way && self.has_others(request.user);
+        let is_in_company = self.has_others(request.user);
+        request.is_aside = request.gives_way && is_in_company;
+        if is_in_company {
+            working.wait_for_turn().await;
+        }
         request.is_live = live.is_some();
         request.has_terminal = live.as_ref().is_some_and(|live| live.terminal.is_some());
         let surroundings = self.common(&spec, &request, &run_network, &bounds)?;
