@@ -85,7 +85,7 @@ impl Workloads {
             return Arc::clone(load);
         }
         if of_users.len() >= USERS {
-            of_users.retain(|_, load| Arc::strong_count(load) > 1 || !load.left(now).is_zero());
+            of_users.retain(|_, load| Arc::strong_count(load) > 1 || load.is_remembered(now));
         }
         let load = Load {
             processors: self.processors,
@@ -123,6 +123,12 @@ impl Load {
             self.turns_over.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |before| Some(over(before)));
         let (Ok(before) | Err(before)) = before;
         Duration::from_nanos(over(before).saturating_sub(now)).saturating_sub(APART * TURNS_AT_ONCE)
+    }
+
+    /// Tells whether something is to be worked off, or a turn that was taken is not over yet.
+    fn is_remembered(&self, now: Instant) -> bool {
+        let turns_over = Duration::from_nanos(self.turns_over.load(Ordering::Relaxed));
+        !self.left(now).is_zero() || turns_over > now.saturating_duration_since(self.since)
     }
 
     /// Tells whether the next command of the user is to give way.
@@ -238,6 +244,11 @@ mod tests {
         assert_eq!([alice.turn(now), alice.turn(now)], [APART, APART * 2]);
         assert_eq!(workloads.of(&user("bob"), now).turn(now), Duration::ZERO);
         assert!((0..1_000).map(|_| alice.turn(now)).all(|wait| wait <= WAIT_MAX));
+        // With so many users that some are forgotten, too.
+        let carol = user("carol");
+        (0..=TURNS_AT_ONCE).for_each(|_| _ = workloads.of(&carol, now).turn(now));
+        (0..USERS).for_each(|number| drop(workloads.of(&user(&format!("user-{number}")), now)));
+        assert!(workloads.of(&carol, now).turn(now) > Duration::ZERO);
         // However long nobody takes one, no more are saved up.
         let later = now + Duration::from_secs(10);
         assert_eq!((waits(later, TURNS_AT_ONCE), alice.turn(later)), (Duration::ZERO, APART));
