@@ -12,8 +12,8 @@
 //! the caller had set on its socket before, but for waiting and closing, is lost. The process and the user on the other side
 //! (`SO_PEERCRED`) are those of the service.
 //!
-//! Programs that keep sockets in `/tmp`, whatever `TMPDIR` says, find them in the run's temporary directory: where the path
-//! itself is not the run's own.
+//! Programs that keep sockets in `/tmp` or `/var/tmp`, whatever `TMPDIR` says, find them in the run's temporary directory, which
+//! is both at tier `namespaces`, too: where the path itself is not the run's own.
 //!
 //! # References
 //! unix(7), seccomp_unotify(2).
@@ -32,7 +32,7 @@ use super::walled::walled;
 use crate::sys;
 
 /// Where programs keep sockets although the run has another temporary directory.
-const TEMPORARY: &[u8] = b"/tmp/";
+const TEMPORARY: [&[u8]; 2] = [b"/tmp/", b"/var/tmp/"];
 /// Sockets of one run that are bound and do not listen yet, each of which takes a descriptor of the service. The oldest is let
 /// go first.
 const BOUND_MAX: usize = 64;
@@ -123,9 +123,9 @@ impl LocalSockets {
         })
     }
 
-    /// The part of a path behind `/tmp`, and what stands for that.
+    /// The part of a path behind `/tmp` or `/var/tmp`, and what stands for that.
     fn in_temporary<'a>(&self, path: &'a [u8]) -> Option<(BorrowedFd<'_>, &'a [u8])> {
-        let rest = path.strip_prefix(TEMPORARY)?;
+        let rest = TEMPORARY.iter().find_map(|prefix| path.strip_prefix(*prefix))?;
         let rest = rest.get(rest.iter().position(|byte| *byte != b'/')?..)?;
         Some((self.temporary.as_ref()?.as_fd(), rest))
     }
