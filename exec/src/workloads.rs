@@ -74,6 +74,12 @@ impl Workloads {
         Working { load: user.map(|user| self.of(user, began)), began }
     }
 
+    /// Takes a turn of `user`: how long until it comes.
+    pub(crate) fn turn(&self, user: &UserId) -> Duration {
+        let now = Instant::now();
+        self.of(user, now).turn(now)
+    }
+
     /// A number that no other user is likely to have.
     pub(crate) fn number_of(&self, user: &UserId) -> u64 {
         self.numbers.hash_one(user)
@@ -168,14 +174,6 @@ impl Working {
     /// Whether the command is to give way.
     pub(crate) fn gives_way(&self) -> bool {
         self.load.as_ref().is_some_and(|load| load.is_heavy(self.began))
-    }
-
-    /// Waits until the command may begin among others of its user, while another user is there.
-    pub(crate) async fn wait_for_turn(&self) {
-        let wait = self.load.as_ref().map_or(Duration::ZERO, |load| load.turn(Instant::now()));
-        if !wait.is_zero() {
-            tokio::time::sleep(wait).await;
-        }
     }
 
     /// The account for what the service does for the calls of the run.

@@ -94,6 +94,14 @@ impl Service {
         let entry = self.under_way.enter(planned.plan.sandbox(), is_terminal);
         let Planned { plan, spec, pass, tree, reached: is_told, watched, aside, traced: _ } = planned;
         let asks_for_changes = watched.is_some();
+        let kill = live.as_ref().map(|live| live.kill.clone());
+        // One that is to end comes to its end there.
+        tokio::select! {
+            () = self.launcher.wait_for_turn_of(&spec) => {}
+            () = killed(kill) => {}
+            () = self.stop.cancelled() => {}
+            () = entry.stop.cancelled() => {}
+        }
         let Prepared { view, before, watching, begun } = match self
             .begin_command(plan, spec, watched, live, &entry)
             .await?

@@ -37,6 +37,7 @@ impl Launcher {
     /// * [`Error::Networks`]: there are too many commands of too many users and agents at once.
     /// * [`Error::LauncherStart`], [`Error::LauncherDied`], [`Error::Walls`], [`Error::Resource`]: the host failed.
     pub async fn run(self: &Arc<Self>, spec: RunSpec) -> Result<ExecResult, Error> {
+        self.wait_for_turn_of(&spec).await;
         self.begin(spec, None).await?.end().await
     }
 
@@ -45,11 +46,25 @@ impl Launcher {
     /// # Errors
     /// As [`Launcher::run`].
     pub async fn run_live(self: &Arc<Self>, spec: RunSpec, live: Live) -> Result<ExecResult, Error> {
+        self.wait_for_turn_of(&spec).await;
         self.begin(spec, Some(live)).await?.end().await
     }
 
+    /// Waits until the command may begin among others of its user, while another user is there: a second at most. No thread
+    /// waits with it.
+    pub async fn wait_for_turn_of(&self, spec: &RunSpec) {
+        let Some(owner) = &spec.network_of else { return };
+        if self.has_others(Some(self.workloads.number_of(&owner.user))) {
+            let wait = self.workloads.turn(&owner.user);
+            if !wait.is_zero() {
+                tokio::time::sleep(wait).await;
+            }
+        }
+    }
+
     /// Hands a command to the launcher, and is done: for a caller who has to leave the runtime's own threads on the way
-    /// there anyhow, and can come back while the command starts.
+    /// there anyhow, and can come back while the command starts. Such a caller has [waited](Launcher::wait_for_turn_of) for the
+    /// command's turn before.
     ///
     /// Waits only for a launcher that is behind or gone.
     ///
@@ -81,11 +96,7 @@ impl Launcher {
             self.note_user(user);
             request.user = Some(self.workloads.number_of(user));
         }
-        let is_in_company = self.has_others(request.user);
-        request.is_aside = request.gives_way && is_in_company;
-        if is_in_company {
-            working.wait_for_turn().await;
-        }
+        request.is_aside = request.gives_way && self.has_others(request.user);
         request.is_live = live.is_some();
         request.has_terminal = live.as_ref().is_some_and(|live| live.terminal.is_some());
         let surroundings = self.common(&spec, &request, &run_network, &bounds)?;
