@@ -7,7 +7,8 @@
 //!
 //! For each command the service works, too, and goes before all commands. So while another user is there, commands begin in turns: short
 //! ones without end would keep the service at work on every processor, and a command of somebody else waits for a second where the kernel
-//! shares out processors by session.
+//! shares out processors by session. A user whose short commands have written much to the disk waits until that is worked off, as the
+//! processes of longer ones do (`zygote/memory/writing.rs`).
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -16,6 +17,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use policy::UserId;
+
+use crate::sys::Work;
 
 /// The part of all processors that a user's commands may use for ever without giving way: one of two.
 const PART: u32 = 2;
@@ -32,6 +35,13 @@ const APART: Duration = Duration::from_millis(5);
 const TURNS_AT_ONCE: u32 = 50;
 /// How long a command waits for its turn at most.
 const WAIT_MAX: Duration = Duration::from_secs(1);
+/// A run that lasts longer is watched, and what it writes accounted for there.
+const UNWATCHED: Duration = Duration::from_millis(100);
+/// How long a user's runs may have written for at once, at the rate that they may keep up, and how long the next one waits at most.
+const WRITING_AT_ONCE: Duration = Duration::from_secs(4);
+const WRITING_WAIT_MAX: Duration = Duration::from_secs(10);
+/// What a run is taken to have written that was not watched before it was ended by force, as time at that rate.
+const WRITTEN_BY_FORCE: Duration = Duration::from_secs(1);
 /// Users of whom no work need be remembered are forgotten when there are so many.
 const USERS: usize = 1_024;
 
@@ -47,12 +57,33 @@ pub(crate) struct Workloads {
 #[derive(Debug)]
 struct Load {
     processors: u32,
-    /// The moment from which `worked_off` counts.
+    /// When the account began.
     since: Instant,
-    /// When all that was used is worked off, in nanoseconds.
-    worked_off: AtomicU64,
-    /// The moment at which all turns that were taken are over, in nanoseconds.
-    turns_over: AtomicU64,
+    /// What was used of the processors.
+    worked: Debt,
+    /// The turns that were taken.
+    turns: Debt,
+    /// What was written to the disk.
+    written: Debt,
+}
+
+/// Something that is worked off as time goes by: at which moment all of it is, in nanoseconds after the account began.
+#[derive(Debug, Default)]
+struct Debt(AtomicU64);
+
+impl Debt {
+    /// Adds `lasting`, so that no more than `most` is left; what is left then.
+    fn add(&self, lasting: Duration, most: Duration, now: Duration) -> Duration {
+        let (now, lasting, most) = (nanoseconds(now), nanoseconds(lasting), nanoseconds(most));
+        let after = |before: u64| before.max(now).saturating_add(lasting).min(now.saturating_add(most));
+        let before = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |before| Some(after(before)));
+        let (Ok(before) | Err(before)) = before;
+        Duration::from_nanos(after(before).saturating_sub(now))
+    }
+
+    fn left(&self, now: Duration) -> Duration {
+        Duration::from_nanos(self.0.load(Ordering::Relaxed)).saturating_sub(now)
+    }
 }
 
 impl Default for Workloads {
@@ -68,10 +99,11 @@ impl Default for Workloads {
 }
 
 impl Workloads {
-    /// Begins to account for a run of `user`; one without a user is not accounted for.
-    pub(crate) fn begin(&self, user: Option<&UserId>) -> Working {
+    /// Begins to account for a run of `user`, who may write `write_rate` bytes to the disk in a second, 0 for any number. A run without a
+    /// user is not accounted for.
+    pub(crate) fn begin(&self, user: Option<&UserId>, write_rate: u64) -> Working {
         let began = Instant::now();
-        Working { load: user.map(|user| self.of(user, began)), began }
+        Working { load: user.map(|user| self.of(user, began)), write_rate, began }
     }
 
     /// Takes a turn of `user`: how long until it comes.
@@ -96,8 +128,9 @@ impl Workloads {
         let load = Load {
             processors: self.processors,
             since: now,
-            worked_off: AtomicU64::new(0),
-            turns_over: AtomicU64::new(0),
+            worked: Debt::default(),
+            turns: Debt::default(),
+            written: Debt::default(),
         };
         Arc::clone(of_users.entry(user.clone()).or_insert(Arc::new(load)))
     }
@@ -107,34 +140,35 @@ impl Load {
     /// Adds what was worked, as far as it is [remembered](REMEMBERED).
     fn add(&self, worked: Duration, now: Instant) {
         let worked = worked.min(AT_ONCE * REMEMBERED * self.processors) * PART / self.processors;
-        let now = nanoseconds(now.saturating_duration_since(self.since));
-        let _before = self.worked_off.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |worked_off| {
-            let after = worked_off.max(now).saturating_add(nanoseconds(worked));
-            Some(after.min(now.saturating_add(nanoseconds(AT_ONCE * REMEMBERED))))
-        });
+        self.worked.add(worked, AT_ONCE * REMEMBERED, self.age(now));
     }
 
     /// How long it takes until all is worked off.
     fn left(&self, now: Instant) -> Duration {
-        let worked_off = Duration::from_nanos(self.worked_off.load(Ordering::Relaxed));
-        worked_off.saturating_sub(now.saturating_duration_since(self.since))
+        self.worked.left(self.age(now))
     }
 
-    /// Takes a turn: how long until it comes, [`WAIT_MAX`] at most. Those whose callers leave meanwhile have taken theirs, too.
+    /// Adds what was written, as time at the rate that the user may keep up.
+    fn add_written(&self, lasting: Duration, now: Instant) {
+        self.written.add(lasting, WRITING_AT_ONCE + WRITING_WAIT_MAX, self.age(now));
+    }
+
+    /// Takes a turn: how long until it comes, [`WAIT_MAX`] at most, or [`WRITING_WAIT_MAX`] after much was written. Those whose callers
+    /// leave meanwhile have taken theirs, too.
     fn turn(&self, now: Instant) -> Duration {
-        let now = nanoseconds(now.saturating_duration_since(self.since));
-        let latest = now.saturating_add(nanoseconds(APART * TURNS_AT_ONCE + WAIT_MAX));
-        let over = |before: u64| before.max(now).saturating_add(nanoseconds(APART)).min(latest);
-        let before =
-            self.turns_over.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |before| Some(over(before)));
-        let (Ok(before) | Err(before)) = before;
-        Duration::from_nanos(over(before).saturating_sub(now)).saturating_sub(APART * TURNS_AT_ONCE)
+        let at_once = APART * TURNS_AT_ONCE;
+        let left = self.turns.add(APART, at_once + WAIT_MAX, self.age(now));
+        let written = self.written.left(self.age(now));
+        left.saturating_sub(at_once).max(written.saturating_sub(WRITING_AT_ONCE))
     }
 
     /// Tells whether something is to be worked off, or a turn that was taken is not over yet.
     fn is_remembered(&self, now: Instant) -> bool {
-        let turns_over = Duration::from_nanos(self.turns_over.load(Ordering::Relaxed));
-        !self.left(now).is_zero() || turns_over > now.saturating_duration_since(self.since)
+        [&self.worked, &self.turns, &self.written].into_iter().any(|debt| !debt.left(self.age(now)).is_zero())
+    }
+
+    fn age(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.since)
     }
 
     /// Tells whether the next command of the user is to give way.
@@ -167,6 +201,7 @@ impl ServiceWork {
 #[derive(Debug)]
 pub(crate) struct Working {
     load: Option<Arc<Load>>,
+    write_rate: u64,
     began: Instant,
 }
 
@@ -181,10 +216,15 @@ impl Working {
         self.load.clone().map(ServiceWork)
     }
 
-    /// The run has ended by itself, after all its processes together had used the processors for `worked`.
-    pub(crate) fn end(mut self, worked: Duration) {
+    /// The run has ended by itself, after all its processes together have done `work`.
+    pub(crate) fn end(mut self, work: Work) {
         if let Some(load) = self.load.take() {
-            load.add(worked, Instant::now());
+            let now = Instant::now();
+            load.add(work.lasted, now);
+            let written = work.blocks.saturating_mul(512).saturating_mul(1_000_000).checked_div(self.write_rate);
+            if let Some(lasting) = written.filter(|_| now.duration_since(self.began) < UNWATCHED) {
+                load.add_written(Duration::from_micros(lasting), now);
+            }
         }
     }
 }
@@ -193,8 +233,11 @@ impl Drop for Working {
     fn drop(&mut self) {
         if let Some(load) = self.load.take() {
             let now = Instant::now();
-            let worked = now.duration_since(self.began).min(BY_FORCE);
-            load.add(worked * load.processors, now);
+            let lasted = now.duration_since(self.began);
+            load.add(lasted.min(BY_FORCE) * load.processors, now);
+            if lasted < UNWATCHED && self.write_rate > 0 {
+                load.add_written(WRITTEN_BY_FORCE, now);
+            }
         }
     }
 }
@@ -203,12 +246,39 @@ impl Drop for Working {
 mod tests {
     use super::*;
 
+    const RATE: u64 = 32 << 20;
+
     fn user(name: &str) -> UserId {
         UserId::parse(name).unwrap()
     }
 
     fn of_two_processors() -> Workloads {
         Workloads { processors: 2, ..Workloads::default() }
+    }
+
+    fn worked(milliseconds: u64) -> Work {
+        Work { lasted: Duration::from_millis(milliseconds), blocks: 0 }
+    }
+
+    #[test]
+    fn after_short_commands_that_wrote_much_the_next_waits() {
+        let workloads = of_two_processors();
+        let (alice, mib) = (user("alice"), 1 << 20);
+        let writes = |mib: u64| workloads.begin(Some(&alice), RATE).end(Work { blocks: mib << 11, ..worked(1) });
+        // As much as may be written at once; where there is no rate, nothing counts.
+        writes(128);
+        workloads.begin(Some(&alice), 0).end(Work { blocks: u64::MAX, ..worked(1) });
+        assert_eq!(workloads.turn(&alice), Duration::ZERO);
+        writes(64);
+        let wait = workloads.turn(&alice);
+        assert!(Duration::from_secs(1) < wait && wait <= Duration::from_secs(2), "{wait:?}");
+        writes(100 * mib);
+        assert!(workloads.turn(&alice) <= WRITING_WAIT_MAX && workloads.turn(&user("bob")).is_zero());
+        // One that was watched is accounted for elsewhere.
+        let mut watched = workloads.begin(Some(&user("carol")), RATE);
+        watched.began -= UNWATCHED;
+        watched.end(Work { blocks: mib, ..worked(1) });
+        assert_eq!(workloads.turn(&user("carol")), Duration::ZERO);
     }
 
     #[test]
@@ -257,34 +327,34 @@ mod tests {
         let workloads = of_two_processors();
         let alice = user("alice");
         let began = Instant::now() - Duration::from_secs(1);
-        workloads.begin(Some(&alice)).end(Duration::from_millis(1));
-        drop(workloads.begin(None));
-        assert!(!workloads.begin(Some(&alice)).gives_way());
+        workloads.begin(Some(&alice), RATE).end(worked(1));
+        drop(workloads.begin(None, RATE));
+        assert!(!workloads.begin(Some(&alice), RATE).gives_way());
         let by_force = || {
-            let mut run = workloads.begin(Some(&alice));
+            let mut run = workloads.begin(Some(&alice), RATE);
             run.began = began;
         };
         by_force();
-        let one = workloads.begin(Some(&alice));
+        let one = workloads.begin(Some(&alice), RATE);
         assert!(!one.gives_way());
         (0..4).for_each(|_| by_force());
-        assert!(workloads.begin(Some(&alice)).gives_way());
-        one.end(Duration::ZERO);
-        assert!(!workloads.begin(Some(&user("bob"))).gives_way());
+        assert!(workloads.begin(Some(&alice), RATE).gives_way());
+        one.end(worked(0));
+        assert!(!workloads.begin(Some(&user("bob")), RATE).gives_way());
     }
 
     #[test]
     fn work_for_the_calls_of_a_run_is_much_while_the_run_goes_on() {
         let workloads = of_two_processors();
         let alice = user("alice");
-        let run = workloads.begin(Some(&alice));
+        let run = workloads.begin(Some(&alice), RATE);
         let work = run.of_service().unwrap();
         assert!(!work.add(Duration::from_millis(200)) && !run.gives_way());
         assert!(work.add(Duration::from_millis(200)));
         assert!(
-            workloads.begin(Some(&alice)).gives_way() && !workloads.begin(Some(&user("bob"))).gives_way()
+            workloads.begin(Some(&alice), RATE).gives_way() && !workloads.begin(Some(&user("bob")), RATE).gives_way()
         );
-        assert!(workloads.begin(None).of_service().is_none());
+        assert!(workloads.begin(None, RATE).of_service().is_none());
     }
 
     #[test]
@@ -301,10 +371,10 @@ mod tests {
     #[test]
     fn a_user_who_has_a_run_is_not_forgotten() {
         let workloads = of_two_processors();
-        let work = workloads.begin(Some(&user("alice"))).of_service().unwrap();
+        let work = workloads.begin(Some(&user("alice")), RATE).of_service().unwrap();
         for number in 0..2 * USERS {
-            let _nothing = workloads.begin(Some(&user(&format!("user-{number}"))));
+            let _nothing = workloads.begin(Some(&user(&format!("user-{number}"))), RATE);
         }
-        assert!(work.add(Duration::from_secs(1)) && workloads.begin(Some(&user("alice"))).gives_way());
+        assert!(work.add(Duration::from_secs(1)) && workloads.begin(Some(&user("alice")), RATE).gives_way());
     }
 }

@@ -158,6 +158,9 @@ pub struct RunLimits {
     pub run_memory_bytes: u64,
     /// Processes and threads of one sandbox at once.
     pub processes: u64,
+    /// What the runs of one user may write to the disk in a second, in the long run and while another user is there, in bytes; 0 for
+    /// any amount.
+    pub write_bytes_per_second: u64,
     /// Processor time of one process, in seconds.
     pub cpu_seconds: u64,
     /// Size of a file that a command writes, in bytes.
@@ -182,6 +185,7 @@ impl Default for RunLimits {
             memory_bytes: 4096 * MIB,
             run_memory_bytes: 2048 * MIB,
             processes: 256,
+            write_bytes_per_second: 32 * MIB,
             cpu_seconds: 302,
             file_bytes: 500 * MIB,
             open_files: 1024,

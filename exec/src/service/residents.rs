@@ -321,7 +321,7 @@ mod tests {
     /// A resident of a user who may have so many `processes`.
     fn resident_among(identity: u32, processes: u64) -> (Resident, OwnedFd) {
         let limits = Ceilings { memory_bytes: 1, processes, cpu_seconds: 1, file_bytes: 1, open_files: 1 };
-        let whole = Whole { memory_bytes: 1, processes: 1 };
+        let whole = Whole { memory_bytes: 1, processes: 1, write_bytes_per_second: 0 };
         let surroundings =
             Surroundings::new(identity, (limits, whole), (Sockets::Refused, None), None, &[]).unwrap();
         let (socket, theirs) = crate::wire::packet_sockets().unwrap();

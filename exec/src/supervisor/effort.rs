@@ -55,7 +55,7 @@ mod tests {
 
     /// Lets a thread of its own work for `user` in so many rounds; whether it gives way to all others afterwards.
     fn gives_way(workloads: &Workloads, user: &str, work: Duration, rounds: u32) -> bool {
-        let account = workloads.begin(Some(&UserId::parse(user).unwrap())).of_service();
+        let account = workloads.begin(Some(&UserId::parse(user).unwrap()), 0).of_service();
         let thread = std::thread::spawn(move || {
             let mut effort = Effort::new(account);
             let worked = || Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap();

@@ -38,7 +38,7 @@ pub(crate) use scheduling::{
     leave_processors_to_others, on_processors_of, step_aside, step_back, take_spare_processor,
 };
 pub(crate) use shared::Shared;
-pub(crate) use wait::{Dead, find_dead, work_of_children};
+pub(crate) use wait::{Dead, Work, find_dead, work_of_children};
 
 /// Makes a second process like this one; `None` in the new process.
 ///

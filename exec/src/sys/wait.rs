@@ -8,6 +8,7 @@ use std::time::Duration;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeVal;
 use nix::unistd::Pid;
+use serde::{Deserialize, Serialize};
 
 /// A child that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,14 +20,36 @@ pub(crate) struct Dead {
     pub(crate) signal: Option<i32>,
 }
 
-/// For how long the children that this process has collected used a processor, and theirs (getrusage(2)).
-pub(crate) fn work_of_children() -> Duration {
-    let Ok(usage) = getrusage(UsageWho::RUSAGE_CHILDREN) else { return Duration::ZERO };
+/// What processes have done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Work {
+    /// For how long they used a processor.
+    pub(crate) lasted: Duration,
+    /// How much they wrote to disks, in blocks of 512 bytes.
+    pub(crate) blocks: u64,
+}
+
+impl Work {
+    /// What was done since `before`.
+    pub(crate) fn since(self, before: Self) -> Self {
+        Self {
+            lasted: self.lasted.saturating_sub(before.lasted),
+            blocks: self.blocks.saturating_sub(before.blocks),
+        }
+    }
+}
+
+/// The work of the children that this process has collected, and of theirs (getrusage(2)).
+pub(crate) fn work_of_children() -> Work {
+    let Ok(usage) = getrusage(UsageWho::RUSAGE_CHILDREN) else { return Work::default() };
     let duration = |time: TimeVal| {
         let microseconds = time.tv_sec().saturating_mul(1_000_000).saturating_add(time.tv_usec());
         Duration::from_micros(u64::try_from(microseconds).unwrap_or(0))
     };
-    duration(usage.user_time()) + duration(usage.system_time())
+    Work {
+        lasted: duration(usage.user_time()) + duration(usage.system_time()),
+        blocks: u64::try_from(usage.block_writes()).unwrap_or(0),
+    }
 }
 
 /// Finds a child that has ended and leaves it as it is; `None` when there is none.

@@ -16,7 +16,6 @@ mod packet;
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::PathBuf;
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -26,6 +25,7 @@ pub(crate) use self::packet::{
 };
 use crate::limit::Limit;
 use crate::step::Step;
+use crate::sys::Work;
 use crate::tier::MemoryBound;
 
 /// The order to prepare the launcher before its first run.
@@ -186,6 +186,8 @@ pub(crate) struct Whole {
     pub(crate) memory_bytes: u64,
     /// Processes and threads.
     pub(crate) processes: u64,
+    /// What its user's runs may write to a disk while other users are there, in bytes in a second; 0 for any amount.
+    pub(crate) write_bytes_per_second: u64,
 }
 
 /// Resource limits of one run, as `setrlimit(2)` takes them.
@@ -314,8 +316,8 @@ pub(crate) enum Report {
         signal: Option<i32>,
         /// Whether the first process stays, and takes a [`Next`] command.
         stays: bool,
-        /// For how long all processes of the run together used a processor.
-        worked: Duration,
+        /// What all processes of the run have done together.
+        worked: Work,
     },
     /// A step failed and the program does not start.
     Failed {
@@ -332,9 +334,9 @@ pub(crate) enum Report {
         signal: Option<i32>,
         /// The limit that the run went beyond.
         limit: Option<Limit>,
-        /// For how long the process and its descendants used a processor; `None` where some of them were killed, whom the kernel
+        /// What the process and its descendants have done; `None` where some of them were killed, whom the kernel
         /// does not count, and of a first process.
-        worked: Option<Duration>,
+        worked: Option<Work>,
     },
 }
 

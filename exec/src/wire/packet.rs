@@ -274,7 +274,10 @@ mod tests {
     use super::*;
     use crate::limit::Limit;
     use crate::step::Step;
+    use crate::sys::Work;
     use crate::wire::Reach;
+
+    const MOST: Work = Work { lasted: Duration::MAX, blocks: u64::MAX };
 
     #[test]
     fn every_report_fits_into_its_room_on_the_stack() {
@@ -284,13 +287,13 @@ mod tests {
             Report::Handle,
             Report::Listener,
             Report::Unreachable { reach: Reach::Closed },
-            Report::Ended { code: least, signal: least, stays: true, worked: Duration::MAX },
+            Report::Ended { code: least, signal: least, stays: true, worked: MOST },
             Report::Failed { step: Step::Execute, errno: i32::MIN },
             Report::Exited {
                 code: least,
                 signal: least,
                 limit: Some(Limit::Memory),
-                worked: Some(Duration::MAX),
+                worked: Some(MOST),
             },
             Report::Exited { code: none, signal: none, limit: None, worked: None },
         ] {

@@ -118,7 +118,7 @@ fn serve(
     mut start: impl FnMut(Start<'_>) -> io::Result<Pid>,
 ) -> ! {
     let run = descriptors.run.as_fd();
-    let mut worked_before = Duration::ZERO;
+    let mut worked_before = sys::Work::default();
     loop {
         let (code, signal) = wait(command);
         let is_alone = is_alone();
@@ -142,7 +142,7 @@ fn serve(
             busy.end();
         }
         let in_all = sys::work_of_children();
-        let worked = in_all.saturating_sub(std::mem::replace(&mut worked_before, in_all));
+        let worked = in_all.since(std::mem::replace(&mut worked_before, in_all));
         let _ = wire::send_message(run, &Report::Ended { code, signal, stays, worked });
         if !stays {
             sys::exit_now(0)

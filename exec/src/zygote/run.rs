@@ -9,7 +9,7 @@ use super::deadline::allowed;
 use super::memory::{Charge, ROUND};
 use super::shared_clock::SharedClock;
 use crate::limit::Limit;
-use crate::sys::Dead;
+use crate::sys::{Dead, Work};
 use crate::wire::{Report, Request, TreeLocation};
 
 /// A run under way.
@@ -138,7 +138,7 @@ impl Run {
         &self,
         Dead { code, signal, .. }: Dead,
         found: Option<Limit>,
-        worked: Option<Duration>,
+        worked: Option<Work>,
     ) -> Report {
         let limit = self.limit.or(found);
         let signal = match (limit, signal) {
@@ -161,7 +161,7 @@ mod tests {
             deadline_ms,
             place: TreeLocation::Mounted { at: Vec::new(), leases: 0 },
             limits: Ceilings { memory_bytes: 1, processes: 1, cpu_seconds: 1, file_bytes: 1, open_files: 1 },
-            whole: Whole { memory_bytes: 1, processes: 1 },
+            whole: Whole { memory_bytes: 1, processes: 1, write_bytes_per_second: 0 },
             sockets: Sockets::Refused,
             has_walls: false,
             has_memory_files: true,
@@ -184,7 +184,7 @@ mod tests {
         let run = run(0, busy);
         let ended = |signal, found| {
             let dead = Dead { pid: run.pid, code: None, signal: Some(signal) };
-            match run.exited(dead, found, Some(Duration::ZERO)) {
+            match run.exited(dead, found, Some(Work::default())) {
                 Report::Exited { signal, .. } => signal,
                 other => panic!("{other:?}"),
             }

@@ -90,7 +90,7 @@ impl Launcher {
         let mut request = self.request(&spec, identity, &mut bounds)?;
         request.sockets = run_network.sockets(spec.network, self.unconnected().is_none());
         let user = spec.network_of.as_ref().map(|owner| &owner.user);
-        let working = self.workloads.begin(user);
+        let working = self.workloads.begin(user, spec.limits.write_bytes_per_second);
         request.gives_way = working.gives_way();
         if let Some(user) = user {
             self.note_user(user);
@@ -217,6 +217,7 @@ impl Launcher {
                 memory_bytes: limits.run_memory_bytes,
                 // The first process of a mounted run is none of the user's.
                 processes: limits.processes.saturating_add(u64::from(self.mounts())),
+                write_bytes_per_second: limits.write_bytes_per_second,
             },
             sockets: Sockets::Refused,
             has_walls: self.landlock.is_ok(),

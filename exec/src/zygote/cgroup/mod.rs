@@ -100,7 +100,7 @@ impl Groups {
 
     /// Proves by doing that groups can be made and limited.
     fn proven(self) -> Result<Self, String> {
-        let tried = self.make(0, Whole { memory_bytes: 1 << 30, processes: 16 });
+        let tried = self.make(0, Whole { memory_bytes: 1 << 30, processes: 16, write_bytes_per_second: 0 });
         self.remove(0);
         match tried {
             Ok(_) => Ok(self),

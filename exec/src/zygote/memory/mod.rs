@@ -6,6 +6,7 @@
 //! | [`monitored_run`] | one such run |
 //! | [`processes`] | which processes a run has, how much memory, and how many processors they want |
 //! | [`priority`] | that the runs of a user who wants many processors give way to others |
+//! | [`writing`] | that the runs of a user who writes much to the disk pause |
 //!
 //! In order of preference:
 //!
@@ -20,6 +21,7 @@ mod monitor;
 mod monitored_run;
 mod priority;
 mod processes;
+mod writing;
 
 use std::collections::VecDeque;
 use std::io;

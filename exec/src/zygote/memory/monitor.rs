@@ -1,5 +1,5 @@
-//! The memory monitor: a process beside the launcher that watches runs which live for a while, for their memory and for how many
-//! processors they want.
+//! The memory monitor: a process beside the launcher that watches runs which live for a while, for their memory, for how many
+//! processors they want, and for what they write.
 //!
 //! The launcher must never wait: looking through `/proc` and moving processes between groups takes milliseconds. And
 //! when the launcher is killed, a process must be left to remove the groups.
@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use super::monitored_run::MonitoredRun;
 use super::processes::Family;
+use super::writing::{Writers, Writing};
 use super::{Means, ROUND, priority};
 use crate::company::Company;
 use crate::sys;
@@ -89,6 +90,7 @@ struct MemoryMonitor {
     processors: usize,
     runs: Vec<MonitoredRun>,
     company: Company,
+    writers: Writers,
     /// Whether the launcher was told that runs leave a processor to others.
     is_spared: bool,
     /// Groups of ended runs in which something was left.
@@ -104,6 +106,7 @@ pub(super) fn live(socket: OwnedFd, means: Means, launcher: i32) -> ! {
         processors: std::thread::available_parallelism().map_or(1, usize::from),
         runs: Vec::new(),
         company: Company::default(),
+        writers: Writers::default(),
         is_spared: false,
         remains: Vec::new(),
     };
@@ -194,6 +197,10 @@ impl MemoryMonitor {
         let Ok(proc) = &self.means.proc else { return };
         // Without a group the run is watched all the same.
         let group = self.means.moving().and_then(|groups| groups.make(run, whole).ok());
+        let writing = match self.company.has_others(user, Instant::now()) {
+            true => Writing::from_the_start(),
+            false => Writing::default(),
+        };
         let mut monitored = MonitoredRun {
             run,
             family,
@@ -208,6 +215,8 @@ impl MemoryMonitor {
             joined: Default::default(),
             is_moved: false,
             quiet: 0,
+            write_rate: whole.write_bytes_per_second,
+            writing,
         };
         // At once, because the next round may be far.
         let members = monitored.look(proc);
@@ -237,6 +246,7 @@ impl MemoryMonitor {
         // Before processes are moved, which those hold up that have not been lowered yet.
         let members: Vec<_> = self.runs.iter_mut().map(|run| run.look(proc)).collect();
         priority::lower(proc, &mut self.runs, self.processors, &self.company);
+        self.writers.pace(proc, &mut self.runs, &members, &self.company);
         let mut exceeding = Vec::new();
         for (run, members) in self.runs.iter_mut().zip(members) {
             let wants =

@@ -6,6 +6,7 @@ use std::io;
 
 use super::super::cgroup::Group;
 use super::processes::{Family, Proc, Wanting};
+use super::writing::Writing;
 use crate::wire::Whole;
 
 /// How often a round looks for processes that were forked meanwhile.
@@ -46,6 +47,10 @@ pub(super) struct MonitoredRun {
     pub(super) is_moved: bool,
     /// Rounds since the last new process.
     pub(super) quiet: u32,
+    /// How many bytes its user's runs may write in a second while other users are there; 0 for any number.
+    pub(super) write_rate: u64,
+    /// What it writes.
+    pub(super) writing: Writing,
 }
 
 impl MonitoredRun {

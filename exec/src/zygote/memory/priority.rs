@@ -21,7 +21,7 @@ use crate::sys;
 /// How many threads of one user may want a processor at once, for each processor, before they give way.
 const WANTING: usize = 2;
 /// How often a look changes threads that were made meanwhile. A thread that is made by a changed one is changed, too.
-const PASSES: usize = 16;
+pub(super) const PASSES: usize = 16;
 
 /// Lowers the runs of every user who wants too much, and those that were fresh and are at work; tells those that are last where they
 /// belong, by the `company` of their user.
@@ -74,7 +74,7 @@ pub(super) fn lower_group(proc: &Proc, group: i32, identity: Option<u32>, proces
 }
 
 /// The user of a run, or the run itself.
-fn owner(run: &MonitoredRun) -> Result<u64, u64> {
+pub(super) fn owner(run: &MonitoredRun) -> Result<u64, u64> {
     run.user.ok_or(run.run)
 }
 
@@ -93,9 +93,9 @@ fn change_run(proc: &Proc, run: &MonitoredRun, change: impl Fn(i32)) {
     }
 }
 
-/// Changes threads as the uid `identity`: only the user of a thread may, or a process with a capability that containers lack. Threads
+/// Changes threads, or sends signals to processes, as the uid `identity`: only the user of a thread may, or a process with a capability that containers lack. Threads
 /// that are gone are.
-fn change_as(identity: Option<u32>, threads: &[i32], change: impl Fn(i32)) {
+pub(super) fn change_as(identity: Option<u32>, threads: &[i32], change: impl Fn(i32)) {
     let own = Uid::effective();
     // Back from this uid is always allowed: the real one stays, which also keeps processes of the user from sending signals here.
     if identity.is_some_and(|id| seteuid(Uid::from_raw(id)).is_err()) {

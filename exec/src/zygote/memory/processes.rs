@@ -48,6 +48,17 @@ pub(super) struct Wanting {
     pub(super) fresh: usize,
 }
 
+/// One process at a moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Process {
+    pub(super) pid: i32,
+    pub(super) parent: i32,
+    /// The third field of `stat`.
+    pub(super) state: Option<char>,
+    /// How many bytes it and the children that it has collected have written to a disk; `None` where it hides that.
+    pub(super) written: Option<u64>,
+}
+
 /// How a run's processes are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Family {
@@ -98,18 +109,23 @@ impl Proc {
     ///
     /// A process that hides this from its own uid counts as in [`Proc::resident`]. The kernel visits every page.
     pub(super) fn proportional(&self, members: &[i32], identity: Option<u32>) -> u64 {
-        if let Some(id) = identity {
-            setfsgid(Gid::from_raw(id));
-            setfsuid(Uid::from_raw(id));
-            keep_read_search();
-        }
         let of = |pid: i32| self.proportional_of(pid).or_else(|| self.resident_of(pid));
-        let sum = members.iter().filter_map(|pid| of(*pid)).sum();
-        if identity.is_some() {
-            setfsuid(Uid::effective());
-            setfsgid(Gid::effective());
-        }
-        sum
+        reading_as(identity, || members.iter().filter_map(|pid| of(*pid)).sum())
+    }
+
+    /// These processes at this moment, without those that are gone; what they have written is read as the uid `identity`, which may look.
+    pub(super) fn processes(&self, members: &[i32], identity: Option<u32>) -> Vec<Process> {
+        let of = |pid: i32| {
+            let stat = self.text(&format!("{pid}/stat")).ok()?;
+            let written = self.text(&format!("{pid}/io")).ok();
+            Some(Process {
+                pid,
+                parent: field(&stat, 4)?.parse().ok()?,
+                state: field(&stat, 3)?.chars().next(),
+                written: written.as_deref().and_then(|text| number_after("write_bytes:", text)),
+            })
+        };
+        reading_as(identity, || members.iter().filter_map(|pid| of(*pid)).collect())
     }
 
     /// Tells whether more than `most` threads of `first` and those that descend from it want a processor, as far as a few looks tell.
@@ -159,7 +175,7 @@ impl Proc {
 
     fn proportional_of(&self, pid: i32) -> Option<u64> {
         let rollup = self.text(&format!("{pid}/smaps_rollup")).ok()?;
-        kib_after("Pss:", &rollup).map(|kib| kib * 1024)
+        number_after("Pss:", &rollup).map(|kib| kib * 1024)
     }
 
     /// The children of every thread of a process; none when it is gone.
@@ -198,6 +214,21 @@ impl Proc {
     }
 }
 
+/// Reads as the uid `identity`.
+fn reading_as<T>(identity: Option<u32>, read: impl FnOnce() -> T) -> T {
+    if let Some(id) = identity {
+        setfsgid(Gid::from_raw(id));
+        setfsuid(Uid::from_raw(id));
+        keep_read_search();
+    }
+    let found = read();
+    if identity.is_some() {
+        setfsuid(Uid::effective());
+        setfsgid(Gid::effective());
+    }
+    found
+}
+
 /// Has `CAP_DAC_READ_SEARCH`, if it is permitted, after a change of uid took it: a process that has it tells of its memory only to those
 /// that have it, too (`ptrace(2)`, "Ptrace access mode checking").
 fn keep_read_search() {
@@ -207,8 +238,8 @@ fn keep_read_search() {
     }
 }
 
-/// The number of kibibytes in the line that begins with `name`.
-fn kib_after(name: &str, text: &str) -> Option<u64> {
+/// The number in the line that begins with `name`.
+fn number_after(name: &str, text: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(name)?.split_whitespace().next()?.parse().ok())
 }
 
@@ -219,7 +250,7 @@ mod tests {
     #[test]
     fn the_proportional_share_is_read_from_its_own_line() {
         let rollup = "55d0-7ffe ---p 0 00:00 0 [rollup]\nRss:    1000 kB\nPss:     300 kB\nPss_Dirty: 5 kB\n";
-        assert_eq!(kib_after("Pss:", rollup), Some(300));
+        assert_eq!(number_after("Pss:", rollup), Some(300));
     }
 
     #[test]

@@ -27,7 +27,7 @@ use crate::service::run::spec::{Halt, HaltReason};
 use crate::service::run::stdio::ServicePipes;
 use crate::step::Step;
 use crate::supervisor::{self, Supervised};
-use crate::sys;
+use crate::sys::{self, Work};
 use crate::wire::{self, Reach, Report};
 
 /// How long pipes are read after the main process is gone.
@@ -53,8 +53,8 @@ pub(crate) struct Watch {
     pub(crate) reach: Reach,
     /// How the main process ended, as far as it has.
     ending: Ending,
-    /// For how long its processes used a processor; known when it ended by itself.
-    pub(crate) worked: Option<Duration>,
+    /// What its processes have done; known when it ended by itself.
+    pub(crate) worked: Option<Work>,
     participant: Option<Participant>,
     /// Says that the run goes beyond a limit and is to end.
     pub(crate) halt: Option<Halt>,
