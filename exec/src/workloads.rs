@@ -8,7 +8,7 @@
 //! For each command the service works, too, and goes before all commands. So while another user is there, commands begin in turns: short
 //! ones without end would keep the service at work on every processor, and a command of somebody else waits for a second where the kernel
 //! shares out processors by session. A user whose short commands have written much to the disk waits until that is worked off, as the
-//! processes of longer ones do (`zygote/memory/writing.rs`).
+//! processes of longer ones do (`zygote/memory/pace.rs`).
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -221,7 +221,8 @@ impl Working {
         if let Some(load) = self.load.take() {
             let now = Instant::now();
             load.add(work.lasted, now);
-            let written = work.blocks.saturating_mul(512).saturating_mul(1_000_000).checked_div(self.write_rate);
+            let written =
+                work.blocks.saturating_mul(512).saturating_mul(1_000_000).checked_div(self.write_rate);
             if let Some(lasting) = written.filter(|_| now.duration_since(self.began) < UNWATCHED) {
                 load.add_written(Duration::from_micros(lasting), now);
             }
@@ -264,7 +265,8 @@ mod tests {
     fn after_short_commands_that_wrote_much_the_next_waits() {
         let workloads = of_two_processors();
         let (alice, mib) = (user("alice"), 1 << 20);
-        let writes = |mib: u64| workloads.begin(Some(&alice), RATE).end(Work { blocks: mib << 11, ..worked(1) });
+        let writes =
+            |mib: u64| workloads.begin(Some(&alice), RATE).end(Work { blocks: mib << 11, ..worked(1) });
         // As much as may be written at once; where there is no rate, nothing counts.
         writes(128);
         workloads.begin(Some(&alice), 0).end(Work { blocks: u64::MAX, ..worked(1) });
@@ -352,7 +354,8 @@ mod tests {
         assert!(!work.add(Duration::from_millis(200)) && !run.gives_way());
         assert!(work.add(Duration::from_millis(200)));
         assert!(
-            workloads.begin(Some(&alice), RATE).gives_way() && !workloads.begin(Some(&user("bob")), RATE).gives_way()
+            workloads.begin(Some(&alice), RATE).gives_way()
+                && !workloads.begin(Some(&user("bob")), RATE).gives_way()
         );
         assert!(workloads.begin(None, RATE).of_service().is_none());
     }

@@ -146,7 +146,10 @@ for directory in ['/tmp', '/tmp', '/var/tmp']:
         let result = python(&sandbox, Network::None, script).await;
         let expected = "echo\nsent\n{'a': 1}\n".to_owned() + &"x True\n".repeat(3);
         assert_eq!((result.stdout.as_str(), result.stderr.as_str()), (expected.as_str(), ""));
-        assert!(!fs::exists("/tmp/OSL_PIPE_of_the_run").unwrap() && !fs::exists("/var/tmp/OSL_PIPE_of_the_run").unwrap());
+        assert!(
+            !fs::exists("/tmp/OSL_PIPE_of_the_run").unwrap()
+                && !fs::exists("/var/tmp/OSL_PIPE_of_the_run").unwrap()
+        );
     }
 }
 

@@ -42,5 +42,5 @@ fn the_costs_of_a_token_are_those_of_the_defaults() {
             compared.insert(setting, row);
         }
     }
-    assert!(compared.len() == 27, "{} settings were found: {:?}", compared.len(), compared.keys());
+    assert!(compared.len() == 28, "{} settings were found: {:?}", compared.len(), compared.keys());
 }

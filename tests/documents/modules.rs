@@ -53,8 +53,8 @@ const EXEC: Floors = &[
     &["fuzzing", "service", "zygote"],
     &["walls", "supervisor"],
     &["wire", "error"],
-    &["loopback"],
-    &["census", "company", "limit", "network_owner", "socket_tables", "step", "sys", "tier", "workloads"],
+    &["loopback", "workloads"],
+    &["census", "company", "limit", "network_owner", "socket_tables", "step", "sys", "tier"],
 ];
 
 const SERVICE: Floors = &[

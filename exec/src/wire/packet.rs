@@ -289,12 +289,7 @@ mod tests {
             Report::Unreachable { reach: Reach::Closed },
             Report::Ended { code: least, signal: least, stays: true, worked: MOST },
             Report::Failed { step: Step::Execute, errno: i32::MIN },
-            Report::Exited {
-                code: least,
-                signal: least,
-                limit: Some(Limit::Memory),
-                worked: Some(MOST),
-            },
+            Report::Exited { code: least, signal: least, limit: Some(Limit::Memory), worked: Some(MOST) },
             Report::Exited { code: none, signal: none, limit: None, worked: None },
         ] {
             let mut room = [0; MESSAGE_BYTES];

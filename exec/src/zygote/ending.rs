@@ -104,8 +104,8 @@ impl Loop {
                     users.take_back(namespace);
                 }
                 // Of what the process left behind, which was killed, nobody knows how much it worked.
-                let worked = (is_alone || !kill::has_left(pid))
-                    .then(|| sys::work_of_children().since(before));
+                let worked =
+                    (is_alone || !kill::has_left(pid)).then(|| sys::work_of_children().since(before));
                 let _ = wire::send_message(run.socket.as_fd(), &run.exited(dead, limit, worked));
                 self.memory.ended(run.charge.run, run.is_known);
             }

@@ -6,7 +6,8 @@
 //! | [`monitored_run`] | one such run |
 //! | [`processes`] | which processes a run has, how much memory, and how many processors they want |
 //! | [`priority`] | that the runs of a user who wants many processors give way to others |
-//! | [`writing`] | that the runs of a user who writes much to the disk pause |
+//! | [`writing`] | what the processes of a run have written to the disk |
+//! | [`pace`] | that the runs of a user who writes much pause |
 //!
 //! In order of preference:
 //!
@@ -19,6 +20,7 @@
 
 mod monitor;
 mod monitored_run;
+mod pace;
 mod priority;
 mod processes;
 mod writing;

@@ -16,8 +16,9 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
 use super::monitored_run::MonitoredRun;
+use super::pace::Writers;
 use super::processes::Family;
-use super::writing::{Writers, Writing};
+use super::writing::Writing;
 use super::{Means, ROUND, priority};
 use crate::company::Company;
 use crate::sys;
