@@ -40,8 +40,8 @@ const UNWATCHED: Duration = Duration::from_millis(100);
 /// How long a user's runs may have written for at once, at the rate that they may keep up, and how long the next one waits at most.
 const WRITING_AT_ONCE: Duration = Duration::from_secs(4);
 const WRITING_WAIT_MAX: Duration = Duration::from_secs(10);
-/// What a run is taken to have written that was not watched before it was ended by force, as time at that rate.
-const WRITTEN_BY_FORCE: Duration = Duration::from_secs(1);
+/// How many times as much as that rate a run is taken to have written that was not watched before it was ended by force.
+const WRITTEN_BY_FORCE: u32 = 32;
 /// Users of whom no work need be remembered are forgotten when there are so many.
 const USERS: usize = 1_024;
 
@@ -237,7 +237,7 @@ impl Drop for Working {
             let lasted = now.duration_since(self.began);
             load.add(lasted.min(BY_FORCE) * load.processors, now);
             if lasted < UNWATCHED && self.write_rate > 0 {
-                load.add_written(WRITTEN_BY_FORCE, now);
+                load.add_written(lasted * WRITTEN_BY_FORCE, now);
             }
         }
     }
@@ -276,6 +276,12 @@ mod tests {
         assert!(Duration::from_secs(1) < wait && wait <= Duration::from_secs(2), "{wait:?}");
         writes(100 * mib);
         assert!(workloads.turn(&alice) <= WRITING_WAIT_MAX && workloads.turn(&user("bob")).is_zero());
+        // One that is ended by force is taken to have written all the time.
+        for _ in 0..3 {
+            let mut killed = workloads.begin(Some(&user("dave")), RATE);
+            killed.began -= UNWATCHED / 2;
+        }
+        assert!(workloads.turn(&user("dave")) > Duration::ZERO);
         // One that was watched is accounted for elsewhere.
         let mut watched = workloads.begin(Some(&user("carol")), RATE);
         watched.began -= UNWATCHED;

@@ -198,17 +198,14 @@ impl MemoryMonitor {
         let Ok(proc) = &self.means.proc else { return };
         // Without a group the run is watched all the same.
         let group = self.means.moving().and_then(|groups| groups.make(run, whole).ok());
-        let writing = match self.company.has_others(user, Instant::now()) {
-            true => Writing::from_the_start(),
-            false => Writing::default(),
-        };
+        let waiting = has_own_processes.then_some(first);
         let mut monitored = MonitoredRun {
             run,
             family,
             identity,
             whole: Some(whole).filter(|_| self.means.bearing().is_none()),
             user,
-            waiting: has_own_processes.then_some(first),
+            waiting,
             wanting: Default::default(),
             is_last: charge.gives_way,
             is_aside: charge.is_aside,
@@ -217,7 +214,7 @@ impl MemoryMonitor {
             is_moved: false,
             quiet: 0,
             write_rate: whole.write_bytes_per_second,
-            writing,
+            writing: Writing::new(waiting, self.company.has_others(user, Instant::now())),
         };
         // At once, because the next round may be far.
         let members = monitored.look(proc);
