@@ -121,7 +121,7 @@ impl Stage {
             (_, own) => own,
         };
         let (program, config) = (dir.path().join("filesecbox"), dir.path().join("config.toml"));
-        fs::copy(env!("CARGO_BIN_EXE_filesecbox"), &program).unwrap();
+        host::copy_program(Path::new(env!("CARGO_BIN_EXE_filesecbox")), &program);
         let ports = repository.map_or(443, |repository| repository.port);
         let text = CONFIG.replace("TIER", tier.name()).replace("PORT", &ports.to_string());
         fs::write(&config, text.replace("ADDRESS", repository::ADDRESS)).unwrap();

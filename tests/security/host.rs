@@ -160,3 +160,9 @@ pub(crate) fn paths(directory: &Path) -> Vec<std::path::PathBuf> {
     }
     found
 }
+
+/// Copies a program that is to be executed, by another process: no child that another thread forks meanwhile has a copy of a descriptor
+/// for writing, with which the kernel executes nothing (`ETXTBSY`, execve(2)).
+pub(crate) fn copy_program(from: &Path, to: &Path) {
+    assert!(Command::new("cp").args([from, to]).status().unwrap().success());
+}

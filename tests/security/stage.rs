@@ -208,7 +208,7 @@ impl Stage {
             chown(path, Some(uid), Some(uid)).unwrap();
         }
         let program = base.join("filesecbox");
-        fs::copy(env!("CARGO_BIN_EXE_filesecbox"), &program).unwrap();
+        host::copy_program(Path::new(env!("CARGO_BIN_EXE_filesecbox")), &program);
         let root = base.join("data");
         let canary = canary();
         // One user has a token of its own: the one that the attack with tokens runs as.

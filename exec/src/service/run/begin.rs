@@ -50,8 +50,8 @@ impl Launcher {
         self.begin(spec, Some(live)).await?.end().await
     }
 
-    /// Waits until the command may begin among others of its user, while another user is there: a second at most. No thread
-    /// waits with it.
+    /// Waits until the command may begin among others of its user, while another user is there: a second at most, or ten after short
+    /// commands that wrote much to the disk. No thread waits with it.
     pub async fn wait_for_turn_of(&self, spec: &RunSpec) {
         let Some(owner) = &spec.network_of else { return };
         if self.has_others(Some(self.workloads.number_of(&owner.user))) {
