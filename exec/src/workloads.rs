@@ -35,7 +35,7 @@ const APART: Duration = Duration::from_millis(5);
 const TURNS_AT_ONCE: u32 = 50;
 /// How long a command waits for its turn at most.
 const WAIT_MAX: Duration = Duration::from_secs(1);
-/// A run that lasts longer is watched, and what it writes accounted for there.
+/// A run that lasts twice as long is watched, and what it writes accounted for there.
 const UNWATCHED: Duration = Duration::from_millis(100);
 /// How long a user's runs may have written for at once, at the rate that they may keep up, and how long the next one waits at most.
 const WRITING_AT_ONCE: Duration = Duration::from_secs(4);
@@ -103,7 +103,7 @@ impl Workloads {
     /// user is not accounted for.
     pub(crate) fn begin(&self, user: Option<&UserId>, write_rate: u64) -> Working {
         let began = Instant::now();
-        Working { load: user.map(|user| self.of(user, began)), write_rate, began }
+        Working { load: user.map(|user| self.of(user, began)), write_rate, is_under_way: false, began }
     }
 
     /// Takes a turn of `user`: how long until it comes.
@@ -202,10 +202,17 @@ impl ServiceWork {
 pub(crate) struct Working {
     load: Option<Arc<Load>>,
     write_rate: u64,
+    /// Whether its command may have begun.
+    is_under_way: bool,
     began: Instant,
 }
 
 impl Working {
+    /// The command may have begun from now on.
+    pub(crate) fn is_handed_over(&mut self) {
+        self.is_under_way = true;
+    }
+
     /// Whether the command is to give way.
     pub(crate) fn gives_way(&self) -> bool {
         self.load.as_ref().is_some_and(|load| load.is_heavy(self.began))
@@ -223,8 +230,13 @@ impl Working {
             load.add(work.lasted, now);
             let written =
                 work.blocks.saturating_mul(512).saturating_mul(1_000_000).checked_div(self.write_rate);
-            if let Some(lasting) = written.filter(|_| now.duration_since(self.began) < UNWATCHED) {
-                load.add_written(Duration::from_micros(lasting), now);
+            // A longer run may have written so much without pausing, or at its end, when nobody looked.
+            let lasted = Some(now.duration_since(self.began)).filter(|lasted| *lasted >= UNWATCHED);
+            if let Some(lasting) = written {
+                load.add_written(
+                    Duration::from_micros(lasting).saturating_sub(lasted.unwrap_or_default()),
+                    now,
+                );
             }
         }
     }
@@ -236,8 +248,8 @@ impl Drop for Working {
             let now = Instant::now();
             let lasted = now.duration_since(self.began);
             load.add(lasted.min(BY_FORCE) * load.processors, now);
-            if lasted < UNWATCHED && self.write_rate > 0 {
-                load.add_written(lasted * WRITTEN_BY_FORCE, now);
+            if self.is_under_way && lasted < UNWATCHED * 2 && self.write_rate > 0 {
+                load.add_written(lasted.min(UNWATCHED) * WRITTEN_BY_FORCE, now);
             }
         }
     }
@@ -276,17 +288,24 @@ mod tests {
         assert!(Duration::from_secs(1) < wait && wait <= Duration::from_secs(2), "{wait:?}");
         writes(100 * mib);
         assert!(workloads.turn(&alice) <= WRITING_WAIT_MAX && workloads.turn(&user("bob")).is_zero());
-        // One that is ended by force is taken to have written all the time.
-        for _ in 0..3 {
-            let mut killed = workloads.begin(Some(&user("dave")), RATE);
-            killed.began -= UNWATCHED / 2;
+        // One that is ended by force is taken to have written all the time, if it had begun.
+        for (who, has_begun) in [("dave", true), ("erin", false)] {
+            for _ in 0..3 {
+                let mut killed = workloads.begin(Some(&user(who)), RATE);
+                killed.is_under_way = has_begun;
+                killed.began -= UNWATCHED / 2;
+            }
+            assert_eq!(workloads.turn(&user(who)) > Duration::ZERO, has_begun);
         }
-        assert!(workloads.turn(&user("dave")) > Duration::ZERO);
-        // One that was watched is accounted for elsewhere.
-        let mut watched = workloads.begin(Some(&user("carol")), RATE);
-        watched.began -= UNWATCHED;
-        watched.end(Work { blocks: mib, ..worked(1) });
-        assert_eq!(workloads.turn(&user("carol")), Duration::ZERO);
+        // A longer one may have written as long as it lasted.
+        let lasted = |mib: u64| {
+            let mut watched = workloads.begin(Some(&user("carol")), RATE);
+            watched.began -= Duration::from_secs(10);
+            watched.end(Work { blocks: mib << 11, ..worked(1) });
+            workloads.turn(&user("carol"))
+        };
+        assert_eq!(lasted(320 + 128), Duration::ZERO);
+        assert!(lasted(320 + 64) > Duration::ZERO);
     }
 
     #[test]

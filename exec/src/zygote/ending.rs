@@ -22,11 +22,11 @@ impl Loop {
     }
 
     /// Kills a run that has more memory than it may.
-    pub(super) fn kill_for_memory(&mut self, number: u64) {
+    pub(super) fn kill_for(&mut self, number: u64, limit: Limit) {
         let found = self.runs.iter().position(|run| run.charge.run == number && !run.killed);
         if let Some(index) = found {
             if let Some(run) = self.runs.get_mut(index) {
-                run.limit = Some(Limit::Memory);
+                run.limit = Some(limit);
             }
             self.kill_run(index);
         }

@@ -169,7 +169,7 @@ impl Loop {
             self.kill_overdue();
             if ready.monitor {
                 match self.memory.hear()? {
-                    Told::Exceeds { run } => self.kill_for_memory(run),
+                    Told::Exceeds { run, limit } => self.kill_for(run, limit),
                     // The kernel starts a process where the least load is, which may be among hundreds that have little weight each.
                     Told::IsSpared(is_spared) => {
                         self.is_spared = is_spared;

@@ -90,13 +90,15 @@ impl Launcher {
         let mut request = self.request(&spec, identity, &mut bounds)?;
         request.sockets = run_network.sockets(spec.network, self.unconnected().is_none());
         let user = spec.network_of.as_ref().map(|owner| &owner.user);
-        let working = self.workloads.begin(user, spec.limits.write_bytes_per_second);
+        let others = self.has_others(user.map(|user| self.workloads.number_of(user)));
+        let rate = if others { spec.limits.write_bytes_per_second } else { 0 };
+        let mut working = self.workloads.begin(user, rate);
         request.gives_way = working.gives_way();
         if let Some(user) = user {
             self.note_user(user);
             request.user = Some(self.workloads.number_of(user));
         }
-        request.is_aside = request.gives_way && self.has_others(request.user);
+        request.is_aside = request.gives_way && others;
         request.is_live = live.is_some();
         request.has_terminal = live.as_ref().is_some_and(|live| live.terminal.is_some());
         let surroundings = self.common(&spec, &request, &run_network, &bounds)?;
@@ -115,6 +117,7 @@ impl Launcher {
                 self.launch(&spec, &stdio, request, &run_network, &bounds, work).await?
             }
         };
+        working.is_handed_over();
         let pipes = stdio.ours;
         let has_own_uid = identity.is_some();
         let launcher = Arc::clone(self);

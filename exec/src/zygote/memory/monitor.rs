@@ -16,11 +16,12 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
 use super::monitored_run::MonitoredRun;
-use super::pace::Writers;
+use super::pace::{self, Writers};
 use super::processes::Family;
 use super::writing::Writing;
 use super::{Means, ROUND, priority};
 use crate::company::Company;
+use crate::limit::Limit;
 use crate::sys;
 use crate::wire::{self, Whole};
 
@@ -74,10 +75,12 @@ pub(in crate::zygote) struct Charge {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(in crate::zygote) enum Told {
-    /// This run has more memory than it may.
+    /// This run has gone beyond a limit.
     Exceeds {
         /// Which.
         run: u64,
+        /// Beyond which one.
+        limit: Limit,
     },
     /// Runs leave a processor to others, or none does any more.
     IsSpared(bool),
@@ -223,16 +226,24 @@ impl MemoryMonitor {
         if let (Some(members), Some(monitored)) = (members, self.runs.last_mut())
             && monitored.exceeds(proc, members)
         {
-            self.tell(run);
+            self.tell(run, Limit::Memory);
         }
     }
 
     fn forget(&mut self, run: u64) {
+        self.go_on(|monitored| monitored.run == run);
         self.runs.retain(|monitored| monitored.run != run);
         if let Some(groups) = &self.means.groups
             && !groups.remove(run)
         {
             self.remains.push(run);
+        }
+    }
+
+    /// Has what pauses of these runs go on: what is left of them is to end, or is left over, but not stopped for ever.
+    fn go_on(&mut self, is_one: impl Fn(&MonitoredRun) -> bool) {
+        if let Ok(proc) = &self.means.proc {
+            self.runs.iter_mut().filter(|run| is_one(run)).for_each(|run| pace::go_on(proc, run));
         }
     }
 
@@ -244,7 +255,7 @@ impl MemoryMonitor {
         // Before processes are moved, which those hold up that have not been lowered yet.
         let members: Vec<_> = self.runs.iter_mut().map(|run| run.look(proc)).collect();
         priority::lower(proc, &mut self.runs, self.processors, &self.company);
-        self.writers.pace(proc, &mut self.runs, &members, &self.company);
+        let defying = self.writers.pace(proc, &mut self.runs, &members, &self.company);
         let mut exceeding = Vec::new();
         for (run, members) in self.runs.iter_mut().zip(members) {
             let wants =
@@ -253,16 +264,18 @@ impl MemoryMonitor {
                 exceeding.push(run.run);
             }
         }
-        exceeding.into_iter().for_each(|run| self.tell(run));
+        exceeding.into_iter().for_each(|run| self.tell(run, Limit::Memory));
+        defying.into_iter().for_each(|run| self.tell(run, Limit::Disk));
     }
 
     /// Tells the launcher; when it is behind, the next round does it again.
-    fn tell(&self, run: u64) {
-        let _ = wire::send_message(self.socket.as_fd(), &Told::Exceeds { run });
+    fn tell(&self, run: u64, limit: Limit) {
+        let _ = wire::send_message(self.socket.as_fd(), &Told::Exceeds { run, limit });
     }
 
     /// Removes all groups once their processes are gone, which die with the launcher.
-    fn farewell(&self) {
+    fn farewell(&mut self) {
+        self.go_on(|_| true);
         let Some(groups) = &self.means.groups else { return };
         let began = Instant::now();
         while !groups.remove_all() && began.elapsed() < FAREWELL {

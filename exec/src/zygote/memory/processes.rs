@@ -48,15 +48,24 @@ pub(super) struct Wanting {
     pub(super) fresh: usize,
 }
 
-/// One process at a moment.
+/// A process that may write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Process {
+pub(super) struct Writer {
     pub(super) pid: i32,
     pub(super) parent: i32,
-    /// The third field of `stat`.
-    pub(super) state: Option<char>,
-    /// How many bytes it and the children that it has collected have written to a disk; `None` where it hides that.
-    pub(super) written: Option<u64>,
+    pub(super) written: Written,
+}
+
+/// How much a process has written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Written {
+    /// So many bytes to a disk, it and the children that it has collected.
+    Bytes(u64),
+    /// It hides that from its own uid (`PR_SET_DUMPABLE`).
+    Hidden {
+        /// Whether it is doing anything.
+        is_at_work: bool,
+    },
 }
 
 /// How a run's processes are known.
@@ -113,19 +122,35 @@ impl Proc {
         reading_as(identity, || members.iter().filter_map(|pid| of(*pid)).sum())
     }
 
-    /// These processes at this moment, without those that are gone; what they have written is read as the uid `identity`, which may look.
-    pub(super) fn processes(&self, members: &[i32], identity: Option<u32>) -> Vec<Process> {
+    /// What these processes have written at this moment, without those that are gone, read as the uid `identity`, which may look.
+    pub(super) fn writers(&self, members: &[i32], identity: Option<u32>) -> Vec<Writer> {
         let of = |pid: i32| {
-            let stat = self.text(&format!("{pid}/stat")).ok()?;
-            let written = self.text(&format!("{pid}/io")).ok();
-            Some(Process {
-                pid,
-                parent: field(&stat, 4)?.parse().ok()?,
-                state: field(&stat, 3)?.chars().next(),
-                written: written.as_deref().and_then(|text| number_after("write_bytes:", text)),
-            })
+            let (parent, _) = self.parent_and_state(pid)?;
+            let written = match self.text(&format!("{pid}/io")) {
+                Ok(text) => Written::Bytes(number_after("write_bytes:", &text).unwrap_or(0)),
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                    Written::Hidden { is_at_work: self.is_at_work(pid) }
+                }
+                // Gone; or the kernel keeps no such accounts.
+                Err(_) => Written::Bytes(0),
+            };
+            Some(Writer { pid, parent, written })
         };
         reading_as(identity, || members.iter().filter_map(|pid| of(*pid)).collect())
+    }
+
+    /// The parent of a process, and its state, the third field of `stat`; `None` when it is gone.
+    pub(super) fn parent_and_state(&self, pid: i32) -> Option<(i32, char)> {
+        let stat = self.text(&format!("{pid}/stat")).ok()?;
+        Some((field(&stat, 4)?.parse().ok()?, field(&stat, 3)?.chars().next()?))
+    }
+
+    /// Tells whether a thread of a process wants a processor or waits for the disk.
+    fn is_at_work(&self, pid: i32) -> bool {
+        self.threads(pid).into_iter().any(|thread| {
+            let stat = self.text(&format!("{pid}/task/{thread}/stat")).unwrap_or_default();
+            matches!(field(&stat, 3), Some("R" | "D"))
+        })
     }
 
     /// Tells whether more than `most` threads of `first` and those that descend from it want a processor, as far as a few looks tell.

@@ -9,7 +9,7 @@
 
 use std::collections::HashMap;
 
-use super::processes::Process;
+use super::processes::{Writer, Written};
 
 /// What is known of the writing of one run.
 #[derive(Debug, Default)]
@@ -20,46 +20,64 @@ pub(super) struct Writing {
     waiting: Option<i32>,
     /// Those that pause, parents before their children.
     pub(super) paused: Vec<i32>,
+    /// At how many looks it had written although it was to pause.
+    pub(super) defied: u32,
+}
+
+/// What was found since the last look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct More {
+    pub(super) bytes: u64,
+    /// How many processes are at work and hide what they write.
+    pub(super) hidden: u32,
+    /// Of how many nobody knows what they wrote at last, because none of the run has collected them.
+    pub(super) uncollected: u32,
 }
 
 impl Writing {
     /// Of a run whose first process may only be `waiting`. If it begins while others are there, all that it writes counts.
     pub(super) fn new(waiting: Option<i32>, begins_among_others: bool) -> Self {
-        Self { seen: begins_among_others.then(HashMap::new), waiting, paused: Vec::new() }
+        Self { seen: begins_among_others.then(HashMap::new), waiting, ..Self::default() }
     }
 
-    /// How many bytes the processes have written since the last look; how many that hide it wait for the disk.
-    ///
-    /// What a parent has by collecting a child is not counted again.
-    pub(super) fn more(&mut self, now: &[Process]) -> (u64, u32) {
-        let current = now.iter().map(|process| (process.pid, (process.parent, process.written.unwrap_or(0))));
-        let current: HashMap<i32, (i32, u64)> = current.collect();
-        let hidden =
-            now.iter().filter(|process| process.written.is_none() && process.state == Some('D')).count();
-        let hidden = u32::try_from(hidden).unwrap_or(u32::MAX);
-        let Some(before) = self.seen.replace(current) else { return (0, hidden) };
-        let current = self.seen.iter().flatten();
-        let mut collected: HashMap<i32, u64> = HashMap::new();
-        for (_, (parent, written)) in before.iter().filter(|(pid, _)| !self.has_seen(**pid)) {
+    /// What the processes have written since the last look. What a parent has by collecting a child is not counted again.
+    pub(super) fn more(&mut self, now: &[Writer]) -> More {
+        let bytes_of = |written| match written {
+            Written::Bytes(bytes) => bytes,
+            Written::Hidden { .. } => 0,
+        };
+        let current: HashMap<i32, (i32, u64)> =
+            now.iter().map(|writer| (writer.pid, (writer.parent, bytes_of(writer.written)))).collect();
+        let is_hidden = |writer: &&Writer| writer.written == Written::Hidden { is_at_work: true };
+        let hidden = u32::try_from(now.iter().filter(is_hidden).count()).unwrap_or(u32::MAX);
+        let Some(before) = self.seen.take() else {
+            self.seen = Some(current);
+            return More { bytes: 0, hidden, uncollected: 0 };
+        };
+        // What is gone, by who has collected it if anybody of the run has.
+        let mut gone: HashMap<i32, u64> = HashMap::new();
+        for (_, (parent, written)) in before.iter().filter(|(pid, _)| !current.contains_key(pid)) {
             let mut collector = *parent;
             for _ in 0..before.len() {
                 match before.get(&collector) {
-                    Some((above, _)) if !self.has_seen(collector) => collector = *above,
+                    Some((above, _)) if !current.contains_key(&collector) => collector = *above,
                     _ => break,
                 }
             }
-            *collected.entry(collector).or_default() += written;
+            *gone.entry(collector).or_default() += written;
         }
-        let more = current.map(|(pid, (_, written))| {
+        let (mut bytes, mut uncollected) = (0_u64, 0);
+        for (pid, (_, written)) in &current {
             let at_first = if Some(*pid) == self.waiting { *written } else { 0 };
-            let known = before.get(pid).map_or(at_first, |(_, written)| *written);
-            written.saturating_sub(known).saturating_sub(collected.get(pid).copied().unwrap_or(0))
-        });
-        (more.sum(), hidden)
-    }
-
-    fn has_seen(&self, pid: i32) -> bool {
-        self.seen.as_ref().is_some_and(|seen| seen.contains_key(&pid))
+            let more = written.saturating_sub(before.get(pid).map_or(at_first, |(_, known)| *known));
+            let collected = gone.remove(pid).unwrap_or(0);
+            uncollected += u32::from(more < collected);
+            bytes = bytes.saturating_add(more.checked_sub(collected).unwrap_or(more));
+        }
+        uncollected +=
+            u32::try_from(gone.values().filter(|written| **written > 0).count()).unwrap_or(u32::MAX);
+        self.seen = Some(current);
+        More { bytes, hidden, uncollected }
     }
 }
 
@@ -67,28 +85,50 @@ impl Writing {
 mod tests {
     use super::*;
 
-    fn process(pid: i32, parent: i32, written: u64) -> Process {
-        Process { pid, parent, written: Some(written), state: Some('S') }
+    fn process(pid: i32, parent: i32, written: u64) -> Writer {
+        Writer { pid, parent, written: Written::Bytes(written) }
+    }
+
+    fn bytes(bytes: u64) -> More {
+        More { bytes, hidden: 0, uncollected: 0 }
     }
 
     #[test]
     fn what_a_parent_has_by_collecting_its_children_counts_once() {
         let mut writing = Writing::new(Some(1), true);
         // The first process has its figure from another run.
-        assert_eq!(writing.more(&[process(1, 0, 10), process(2, 1, 100), process(3, 2, 1_000)]), (1_100, 0));
-        assert_eq!(writing.more(&[process(1, 0, 10), process(2, 1, 100), process(3, 2, 3_000)]), (2_000, 0));
+        assert_eq!(
+            writing.more(&[process(1, 0, 10), process(2, 1, 100), process(3, 2, 1_000)]),
+            bytes(1_100)
+        );
+        assert_eq!(
+            writing.more(&[process(1, 0, 10), process(2, 1, 100), process(3, 2, 3_000)]),
+            bytes(2_000)
+        );
         // 3 wrote 500 more, 2 collected it and wrote 7, 1 collected that: and has another child.
-        assert_eq!(writing.more(&[process(1, 0, 3_617), process(4, 1, 20)]), (527, 0));
-        // Nobody collects 4.
-        assert_eq!(writing.more(&[process(1, 0, 3_617), process(5, 1, 30)]), (30, 0));
+        assert_eq!(writing.more(&[process(1, 0, 3_617), process(4, 1, 20)]), bytes(527));
+        // Nobody collects 4 and 5, and what 1 writes itself counts all the same.
+        let found = writing.more(&[process(1, 0, 3_620), process(5, 1, 30)]);
+        assert_eq!(found, More { bytes: 33, hidden: 0, uncollected: 1 });
+        assert_eq!(writing.more(&[process(1, 0, 3_620)]), More { bytes: 0, hidden: 0, uncollected: 1 });
+    }
+
+    #[test]
+    fn an_orphan_that_another_process_collects_is_uncollected_if_it_has_written() {
+        let mut writing = Writing::new(None, true);
+        assert_eq!(writing.more(&[process(2, 1, 5), process(3, 1, 0), process(4, 1, 7)]), bytes(12));
+        assert_eq!(writing.more(&[process(2, 1, 5)]), More { bytes: 0, hidden: 0, uncollected: 1 });
+        assert_eq!(writing.more(&[process(2, 1, 6)]), bytes(1));
     }
 
     #[test]
     fn what_was_written_before_others_came_does_not_count() {
         let mut writing = Writing::default();
-        assert_eq!(writing.more(&[process(1, 0, 1_000)]), (0, 0));
-        assert_eq!(writing.more(&[process(1, 0, 1_001)]), (1, 0));
-        let hidden = Process { written: None, state: Some('D'), ..process(2, 1, 0) };
-        assert_eq!(writing.more(&[process(1, 0, 1_001), hidden]), (0, 1));
+        assert_eq!(writing.more(&[process(1, 0, 1_000)]), bytes(0));
+        assert_eq!(writing.more(&[process(1, 0, 1_001)]), bytes(1));
+        let hidden =
+            |pid, is_at_work| Writer { written: Written::Hidden { is_at_work }, ..process(pid, 1, 0) };
+        let found = writing.more(&[process(1, 0, 1_001), hidden(2, true), hidden(3, false)]);
+        assert_eq!(found, More { bytes: 0, hidden: 1, uncollected: 0 });
     }
 }
