@@ -29,6 +29,31 @@ print('all', os.waitpid(child, os.WNOHANG | os.WCONTINUED) == (0, 0))
 os.kill(child, signal.SIGKILL)
 ";
 
+/// Hides what it writes, and is at work.
+const HIDING: &str = r"
+import ctypes, time
+ctypes.CDLL(None).prctl(4, 0)
+end = time.process_time() + 5
+while time.process_time() < end: pass
+print('end')
+";
+/// Writes in children that nobody collects, and of which most end between two looks.
+const UNCOLLECTED: &str = r"
+import os, signal, time
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+end = time.process_time() + 3
+while time.process_time() < end:
+    child = os.fork()
+    if not child:
+        with open('written', 'wb') as file: file.write(bytes(1 << 16))
+        os.unlink('written')
+        time.sleep(0.02)
+        os._exit(0)
+    try: os.waitpid(child, 0)
+    except ChildProcessError: pass
+print('end')
+";
+
 /// How many processes of the run in `sandbox` are stopped.
 fn stopped(sandbox: &Sandbox) -> usize {
     let processes = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
@@ -53,14 +78,15 @@ async fn runs_that_write_much_pause_while_another_user_is_there() {
                 eprintln!("SKIPPED: what is written to memory is not counted");
                 return;
             }
-            let run = || {
+            let run = |script, user| {
                 let mark = sandbox.tree.to_str().unwrap();
-                let mut spec = sandbox.spec("python3", &["-c", SCRIPT, mark]);
+                let mut spec = sandbox.spec("python3", &["-c", script, mark]);
+                spec.network_of.as_mut().unwrap().user = UserId::parse(user).unwrap();
                 spec.limits.write_bytes_per_second = 1 << 20;
                 let launcher = Arc::clone(&sandbox.launcher);
                 tokio::spawn(async move { launcher.run(spec).await.unwrap() })
             };
-            let (alone, mut seen) = (run(), 0);
+            let (alone, mut seen) = (run(SCRIPT, "writes"), 0);
             while !alone.is_finished() {
                 seen = seen.max(stopped(&sandbox));
                 tokio::time::sleep(Duration::from_millis(5)).await;
@@ -69,7 +95,7 @@ async fn runs_that_write_much_pause_while_another_user_is_there() {
             assert_eq!((result.stdout.as_str(), seen), ("all True\n", 1), "{maximum:?}, alone: {result:?}");
 
             sandbox.launcher.note_user(&UserId::parse("someone-else").unwrap());
-            let (company, begun) = (run(), Instant::now());
+            let (company, begun) = (run(SCRIPT, "writes"), Instant::now());
             // The child, and with it the one that writes.
             while stopped(&sandbox) < 2 {
                 assert!(!company.is_finished() && begun.elapsed() < Duration::from_secs(60), "{maximum:?}");
@@ -77,6 +103,21 @@ async fn runs_that_write_much_pause_while_another_user_is_there() {
             }
             let result = company.await.unwrap();
             assert_eq!(result.stdout, "all True\n", "{maximum:?}, in company: {result:?}");
+
+            for (script, user) in [(HIDING, "hides"), (UNCOLLECTED, "collects-not")] {
+                let (deceives, begun) = (run(script, user), Instant::now());
+                while stopped(&sandbox) == 0 {
+                    assert!(
+                        !deceives.is_finished(),
+                        "{maximum:?}, {has_uid}, {script}: {:?}",
+                        deceives.await
+                    );
+                    assert!(begun.elapsed() < Duration::from_secs(60), "{maximum:?}, {has_uid}, {script}");
+                    sandbox.launcher.note_user(&UserId::parse("someone-else").unwrap());
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+                deceives.abort();
+            }
         }
     }
 }
