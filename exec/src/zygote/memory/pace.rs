@@ -37,8 +37,8 @@ const DEFIED: u32 = 10;
 #[derive(Debug, Default)]
 pub(super) struct Writers {
     until: HashMap<Result<u64, u64>, Instant>,
-    /// Whether this process was ever let know what a command had written: where it is not, all seem to hide it.
-    is_told: bool,
+    /// Whether this process was ever shown what a command had written: where it is not, all seem to hide it.
+    is_shown: bool,
 }
 
 impl Writers {
@@ -68,13 +68,14 @@ impl Writers {
                 run.writing.seen = None;
             } else if let Some(members) = members {
                 let processes = proc.writers(members, run.identity);
-                let is_told = |writer: &Writer| {
+                let is_shown = |writer: &Writer| {
                     Some(writer.pid) != run.waiting && matches!(writer.written, Written::Bytes(1..))
                 };
-                self.is_told |= processes.iter().any(is_told);
-                let More { bytes, hidden, uncollected } = run.writing.more(&processes);
+                self.is_shown |= processes.iter().any(is_shown);
+                let More { bytes, hidden, unseen, uncollected } = run.writing.more(&processes);
                 run.writing.defied += u32::from(!run.writing.paused.is_empty() && bytes >= MUCH);
-                let unknown = if self.is_told { hidden.saturating_add(uncollected) } else { 0 };
+                let unseen = if self.is_shown { unseen } else { 0 };
+                let unknown = hidden.saturating_add(unseen).saturating_add(uncollected);
                 let written = Duration::from_micros(bytes.saturating_mul(1_000_000) / rate);
                 let written = written.saturating_add(UNKNOWN.saturating_mul(unknown));
                 if !written.is_zero() {

@@ -9,7 +9,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use nix::unistd::{Gid, Uid, setfsgid, setfsuid};
-use rustix::fs::{Dir, Mode, OFlags, openat};
+use rustix::fs::{AtFlags, Dir, Mode, OFlags, openat, statat};
 use rustix::thread::CapabilitySet;
 
 use crate::census::{field, group_in};
@@ -61,10 +61,12 @@ pub(super) struct Writer {
 pub(super) enum Written {
     /// So many bytes to a disk, it and the children that it has collected.
     Bytes(u64),
-    /// It hides that from its own uid (`PR_SET_DUMPABLE`).
+    /// That is not shown to its own uid.
     Hidden {
         /// Whether it is doing anything.
         is_at_work: bool,
+        /// Whether it hides that itself (`PR_SET_DUMPABLE`), as far as can be told: not of a process with the uid 0.
+        is_by_will: bool,
     },
 }
 
@@ -129,7 +131,7 @@ impl Proc {
             let written = match self.text(&format!("{pid}/io")) {
                 Ok(text) => Written::Bytes(number_after("write_bytes:", &text).unwrap_or(0)),
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                    Written::Hidden { is_at_work: self.is_at_work(pid) }
+                    Written::Hidden { is_at_work: self.is_at_work(pid), is_by_will: self.is_hiding(pid) }
                 }
                 // Gone; or the kernel keeps no such accounts.
                 Err(_) => Written::Bytes(0),
@@ -143,6 +145,13 @@ impl Proc {
     pub(super) fn parent_and_state(&self, pid: i32) -> Option<(i32, char)> {
         let stat = self.text(&format!("{pid}/stat")).ok()?;
         Some((field(&stat, 4)?.parse().ok()?, field(&stat, 3)?.chars().next()?))
+    }
+
+    /// Tells whether a process hides its figures by its own will: then these belong to another user than the process itself
+    /// (proc(5), `/proc/pid`).
+    fn is_hiding(&self, pid: i32) -> bool {
+        let owner = |path: String| statat(&self.directory, path, AtFlags::empty()).map(|stat| stat.st_uid);
+        matches!((owner(format!("{pid}/io")), owner(pid.to_string())), (Ok(of_figures), Ok(of_process)) if of_figures != of_process)
     }
 
     /// Tells whether a thread of a process wants a processor or waits for the disk.

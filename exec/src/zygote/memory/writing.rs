@@ -30,6 +30,8 @@ pub(super) struct More {
     pub(super) bytes: u64,
     /// How many processes are at work and hide what they write.
     pub(super) hidden: u32,
+    /// How many others are at work whose figure is not shown.
+    pub(super) unseen: u32,
     /// Of how many nobody knows what they wrote at last, because none of the run has collected them.
     pub(super) uncollected: u32,
 }
@@ -48,11 +50,15 @@ impl Writing {
         };
         let current: HashMap<i32, (i32, u64)> =
             now.iter().map(|writer| (writer.pid, (writer.parent, bytes_of(writer.written)))).collect();
-        let is_hidden = |writer: &&Writer| writer.written == Written::Hidden { is_at_work: true };
-        let hidden = u32::try_from(now.iter().filter(is_hidden).count()).unwrap_or(u32::MAX);
+        let count = |is_by_will| {
+            let is_one =
+                |writer: &&Writer| writer.written == Written::Hidden { is_at_work: true, is_by_will };
+            u32::try_from(now.iter().filter(is_one).count()).unwrap_or(u32::MAX)
+        };
+        let (hidden, unseen) = (count(true), count(false));
         let Some(before) = self.seen.take() else {
             self.seen = Some(current);
-            return More { bytes: 0, hidden, uncollected: 0 };
+            return More { bytes: 0, hidden, unseen, uncollected: 0 };
         };
         // What is gone, by who has collected it if anybody of the run has.
         let mut gone: HashMap<i32, u64> = HashMap::new();
@@ -77,7 +83,7 @@ impl Writing {
         uncollected +=
             u32::try_from(gone.values().filter(|written| **written > 0).count()).unwrap_or(u32::MAX);
         self.seen = Some(current);
-        More { bytes, hidden, uncollected }
+        More { bytes, hidden, unseen, uncollected }
     }
 }
 
@@ -90,7 +96,7 @@ mod tests {
     }
 
     fn bytes(bytes: u64) -> More {
-        More { bytes, hidden: 0, uncollected: 0 }
+        More { bytes, hidden: 0, unseen: 0, uncollected: 0 }
     }
 
     #[test]
@@ -109,15 +115,15 @@ mod tests {
         assert_eq!(writing.more(&[process(1, 0, 3_617), process(4, 1, 20)]), bytes(527));
         // Nobody collects 4 and 5, and what 1 writes itself counts all the same.
         let found = writing.more(&[process(1, 0, 3_620), process(5, 1, 30)]);
-        assert_eq!(found, More { bytes: 33, hidden: 0, uncollected: 1 });
-        assert_eq!(writing.more(&[process(1, 0, 3_620)]), More { bytes: 0, hidden: 0, uncollected: 1 });
+        assert_eq!(found, More { uncollected: 1, ..bytes(33) });
+        assert_eq!(writing.more(&[process(1, 0, 3_620)]), More { uncollected: 1, ..bytes(0) });
     }
 
     #[test]
     fn an_orphan_that_another_process_collects_is_uncollected_if_it_has_written() {
         let mut writing = Writing::new(None, true);
         assert_eq!(writing.more(&[process(2, 1, 5), process(3, 1, 0), process(4, 1, 7)]), bytes(12));
-        assert_eq!(writing.more(&[process(2, 1, 5)]), More { bytes: 0, hidden: 0, uncollected: 1 });
+        assert_eq!(writing.more(&[process(2, 1, 5)]), More { uncollected: 1, ..bytes(0) });
         assert_eq!(writing.more(&[process(2, 1, 6)]), bytes(1));
     }
 
@@ -126,9 +132,16 @@ mod tests {
         let mut writing = Writing::default();
         assert_eq!(writing.more(&[process(1, 0, 1_000)]), bytes(0));
         assert_eq!(writing.more(&[process(1, 0, 1_001)]), bytes(1));
-        let hidden =
-            |pid, is_at_work| Writer { written: Written::Hidden { is_at_work }, ..process(pid, 1, 0) };
-        let found = writing.more(&[process(1, 0, 1_001), hidden(2, true), hidden(3, false)]);
-        assert_eq!(found, More { bytes: 0, hidden: 1, uncollected: 0 });
+        let hidden = |pid, is_at_work, is_by_will| Writer {
+            written: Written::Hidden { is_at_work, is_by_will },
+            ..process(pid, 1, 0)
+        };
+        let found = writing.more(&[
+            process(1, 0, 1_001),
+            hidden(2, true, true),
+            hidden(3, false, true),
+            hidden(4, true, false),
+        ]);
+        assert_eq!(found, More { hidden: 1, unseen: 1, ..bytes(0) });
     }
 }
