@@ -6,7 +6,7 @@
 //! whose processes only make calls that the [supervisors](crate::supervisor) of their runs answer: these wait, and the service works.
 //!
 //! For each command the service works, too, and goes before all commands. So while another user is there, commands begin in turns: short
-//! ones without end would keep the service at work on every processor, and a command of somebody else waits for a second where the kernel
+//! ones without end would keep the service at work on every processor, and a command of another user waits for a second where the kernel
 //! shares out processors by session. A user whose short commands have written much to the disk waits until that is worked off, as the
 //! processes of longer ones do (`zygote/memory/pace.rs`).
 
@@ -209,7 +209,7 @@ pub(crate) struct Working {
 
 impl Working {
     /// The command may have begun from now on.
-    pub(crate) fn is_handed_over(&mut self) {
+    pub(crate) fn hand_over(&mut self) {
         self.is_under_way = true;
     }
 
@@ -230,7 +230,7 @@ impl Working {
             load.add(work.lasted, now);
             let written =
                 work.blocks.saturating_mul(512).saturating_mul(1_000_000).checked_div(self.write_rate);
-            // A longer run may have written so much without pausing, or at its end, when nobody looked.
+            // A longer run may have written so much without pausing, or at its end, after the last look.
             let lasted = Some(now.duration_since(self.began)).filter(|lasted| *lasted >= UNWATCHED);
             if let Some(lasting) = written {
                 load.add_written(
@@ -344,7 +344,7 @@ mod tests {
         (0..=TURNS_AT_ONCE).for_each(|_| _ = workloads.of(&carol, now).turn(now));
         (0..USERS).for_each(|number| drop(workloads.of(&user(&format!("user-{number}")), now)));
         assert!(workloads.of(&carol, now).turn(now) > Duration::ZERO);
-        // However long nobody takes one, no more are saved up.
+        // However long none is taken, no more are saved up.
         let later = now + Duration::from_secs(10);
         assert_eq!((waits(later, TURNS_AT_ONCE), alice.turn(later)), (Duration::ZERO, APART));
     }

@@ -1,4 +1,4 @@
-//! Commands of one user begin in turns while another user is there, and at once while nobody else is.
+//! Commands of one user begin in turns while another user is there, and at once while there is none.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stderr)]
 
 mod support;

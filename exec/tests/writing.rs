@@ -1,4 +1,4 @@
-//! Runs of a user who writes much to the disk pause while another user is there, and for nobody.
+//! Runs of a user who writes much to the disk pause while another user is there, and not while there is none.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stderr)]
 
 mod support;
@@ -37,7 +37,7 @@ end = time.process_time() + 5
 while time.process_time() < end: pass
 print('end')
 ";
-/// Writes in children that nobody collects, and of which most end between two looks.
+/// Writes in children that it does not collect, and of which most end between two looks.
 const UNCOLLECTED: &str = r"
 import os, signal, time
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)

@@ -117,7 +117,7 @@ impl Launcher {
                 self.launch(&spec, &stdio, request, &run_network, &bounds, work).await?
             }
         };
-        working.is_handed_over();
+        working.hand_over();
         let pipes = stdio.ours;
         let has_own_uid = identity.is_some();
         let launcher = Arc::clone(self);

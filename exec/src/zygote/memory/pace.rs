@@ -1,12 +1,12 @@
 //! What runs write to the disk. While another user is there, the runs of a user who has written much pause until that is worked off, so
 //! that what others write has its turn.
 //!
-//! Without a control group nobody can have the kernel share out a disk: its queue knows neither users nor niceness, and the journal of a
+//! Without a control group the kernel cannot be told to share out a disk: its queue knows neither users nor niceness, and the journal of a
 //! file system has one file wait for all that was written before. So the processes are stopped, and go on a while later. To programs that is
 //! as if they had no processor for so long, but that handlers for `SIGCONT` run, and some calls are interrupted (signal(7)).
 //!
 //! This holds for programs that write, and not for all that is made to deceive it. A process that hides its figure counts as one that writes
-//! while it is at work, and a child that nobody collects as one that wrote; a run that goes on writing while it is to pause is ended.
+//! while it is at work, and a child that no process of the run collects as one that wrote; a run that goes on writing while it is to pause is ended.
 //!
 //! A run that ends before it is watched is accounted for in `workloads.rs`.
 
@@ -26,11 +26,9 @@ use crate::company::Company;
 const AT_ONCE: Duration = Duration::from_secs(4);
 /// How long they pause at most, without writing meanwhile.
 const PAUSE_MAX: Duration = Duration::from_secs(10);
-/// What a process is taken to have written whose figure nobody knows, as time at that rate.
+/// What a process is taken to have written whose figure is not known, as time at that rate.
 const UNKNOWN: Duration = Duration::from_millis(250);
-/// A run that is to pause has written nothing if it has written less than so many bytes.
-const MUCH: u64 = 1 << 20;
-/// At how many looks a run may have written that much although it was to pause: some processes are made while others are stopped.
+/// At how many looks in succession a run may have written although it was to pause: some processes are made while others are stopped.
 const DEFIED: u32 = 10;
 
 /// When each user's runs will have worked off what they wrote.
@@ -73,7 +71,7 @@ impl Writers {
                 };
                 self.is_shown |= processes.iter().any(is_shown);
                 let More { bytes, hidden, unseen, uncollected } = run.writing.more(&processes);
-                run.writing.defied += u32::from(!run.writing.paused.is_empty() && bytes >= MUCH);
+                run.writing.note_defiance(bytes);
                 let unseen = if self.is_shown { unseen } else { 0 };
                 let unknown = hidden.saturating_add(unseen).saturating_add(uncollected);
                 let written = Duration::from_micros(bytes.saturating_mul(1_000_000) / rate);

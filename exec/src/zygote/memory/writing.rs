@@ -20,9 +20,12 @@ pub(super) struct Writing {
     waiting: Option<i32>,
     /// Those that pause, parents before their children.
     pub(super) paused: Vec<i32>,
-    /// At how many looks it had written although it was to pause.
+    /// At how many looks in succession it had written although it was to pause.
     pub(super) defied: u32,
 }
+
+/// A run that is to pause has written nothing if it has written less than so many bytes.
+const MUCH: u64 = 1 << 20;
 
 /// What was found since the last look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +35,7 @@ pub(super) struct More {
     pub(super) hidden: u32,
     /// How many others are at work whose figure is not shown.
     pub(super) unseen: u32,
-    /// Of how many nobody knows what they wrote at last, because none of the run has collected them.
+    /// Of how many it is not known what they wrote at last, because no process of the run has collected them.
     pub(super) uncollected: u32,
 }
 
@@ -42,14 +45,24 @@ impl Writing {
         Self { seen: begins_among_others.then(HashMap::new), waiting, ..Self::default() }
     }
 
+    /// Notes what a look has found: whether the run writes although it is to pause. Between the look by which it is to pause and the
+    /// moment at which it stops it may write yet, once for each pause.
+    pub(super) fn note_defiance(&mut self, bytes: u64) {
+        let goes_on = !self.paused.is_empty() && bytes >= MUCH;
+        self.defied = if goes_on { self.defied.saturating_add(1) } else { 0 };
+    }
+
     /// What the processes have written since the last look. What a parent has by collecting a child is not counted again.
     pub(super) fn more(&mut self, now: &[Writer]) -> More {
-        let bytes_of = |written| match written {
+        let bytes_of = |writer: &Writer| match writer.written {
             Written::Bytes(bytes) => bytes,
-            Written::Hidden { .. } => 0,
+            // As before, so that nothing counts twice when the process shows it again.
+            Written::Hidden { .. } => {
+                self.seen.as_ref().and_then(|seen| seen.get(&writer.pid)).map_or(0, |(_, known)| *known)
+            }
         };
         let current: HashMap<i32, (i32, u64)> =
-            now.iter().map(|writer| (writer.pid, (writer.parent, bytes_of(writer.written)))).collect();
+            now.iter().map(|writer| (writer.pid, (writer.parent, bytes_of(writer)))).collect();
         let count = |is_by_will| {
             let is_one =
                 |writer: &&Writer| writer.written == Written::Hidden { is_at_work: true, is_by_will };
@@ -60,7 +73,7 @@ impl Writing {
             self.seen = Some(current);
             return More { bytes: 0, hidden, unseen, uncollected: 0 };
         };
-        // What is gone, by who has collected it if anybody of the run has.
+        // What is gone, by the process that has collected it if one of the run has.
         let mut gone: HashMap<i32, u64> = HashMap::new();
         for (_, (parent, written)) in before.iter().filter(|(pid, _)| !current.contains_key(pid)) {
             let mut collector = *parent;
@@ -113,7 +126,7 @@ mod tests {
         );
         // 3 wrote 500 more, 2 collected it and wrote 7, 1 collected that: and has another child.
         assert_eq!(writing.more(&[process(1, 0, 3_617), process(4, 1, 20)]), bytes(527));
-        // Nobody collects 4 and 5, and what 1 writes itself counts all the same.
+        // No process collects 4 and 5, and what 1 writes itself counts all the same.
         let found = writing.more(&[process(1, 0, 3_620), process(5, 1, 30)]);
         assert_eq!(found, More { uncollected: 1, ..bytes(33) });
         assert_eq!(writing.more(&[process(1, 0, 3_620)]), More { uncollected: 1, ..bytes(0) });
@@ -125,6 +138,22 @@ mod tests {
         assert_eq!(writing.more(&[process(2, 1, 5), process(3, 1, 0), process(4, 1, 7)]), bytes(12));
         assert_eq!(writing.more(&[process(2, 1, 5)]), More { uncollected: 1, ..bytes(0) });
         assert_eq!(writing.more(&[process(2, 1, 6)]), bytes(1));
+    }
+
+    #[test]
+    fn who_writes_on_defies_and_who_is_stopped_a_moment_late_does_not() {
+        let mut writing = Writing { paused: vec![1], ..Writing::default() };
+        for _ in 0..20 {
+            writing.note_defiance(100 * MUCH);
+            assert_eq!(writing.defied, 1);
+            writing.note_defiance(0);
+        }
+        (0..3).for_each(|_| writing.note_defiance(MUCH));
+        assert_eq!(writing.defied, 3);
+        // It may write again.
+        writing.paused.clear();
+        writing.note_defiance(MUCH);
+        assert_eq!(writing.defied, 0);
     }
 
     #[test]
@@ -143,5 +172,9 @@ mod tests {
             hidden(4, true, false),
         ]);
         assert_eq!(found, More { hidden: 1, unseen: 1, ..bytes(0) });
+        // What was hidden for a while does not count twice.
+        let hides = |now| Writer { written: Written::Hidden { is_at_work: false, is_by_will: true }, ..now };
+        assert_eq!(writing.more(&[hides(process(1, 0, 0))]), bytes(0));
+        assert_eq!(writing.more(&[process(1, 0, 1_003)]), bytes(2));
     }
 }
