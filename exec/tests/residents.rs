@@ -77,8 +77,8 @@ for line in sorted((line.split()[3:6], line.split(" - ")[1].split()[0]) for line
 for name in sorted(os.listdir("/proc/self/ns")): print(name)
 for name in sorted(n for n in dir(resource) if n.startswith("RLIMIT_")):
     print(name, resource.getrlimit(getattr(resource, name)))
-# As a command that has just begun, or as one that has been found at work.
-print((os.nice(0), os.sched_getscheduler(0)) in ((5, os.SCHED_OTHER), (10, os.SCHED_BATCH)))
+# As a command that has just begun, or as one that has been found at work: the niceness is the first that changes then.
+print((os.sched_getscheduler(0), os.nice(0)) in ((os.SCHED_OTHER, 5), (os.SCHED_OTHER, 10), (os.SCHED_BATCH, 10)))
 print(sorted(os.environ.items()), os.getcwd(), os.sched_getaffinity(0))
 print(open("/proc/self/oom_score_adj").read(), open("/proc/self/cgroup").read().count("\n"))
 print(os.getsid(0) == os.getpid(), os.getpgid(0) == os.getpid(), os.getppid() == 1, len(os.listdir("/proc/self/fd")))

@@ -121,12 +121,15 @@ async fn the_environment_is_exactly_what_was_given() {
 async fn a_command_gives_way_to_the_service_and_cannot_change_that() {
     let sandbox = sandbox!();
     let script = "import ctypes, os, platform, struct, time
-def claim():
+def seen():
     attributes = ctypes.create_string_buffer(48)
     if libc.syscall(number + 1, 0, attributes, 48, 0) < 0: raise OSError(ctypes.get_errno(), 'sched_getattr')
     # None is told before Linux 6.12.
     policy, slice = os.sched_getscheduler(0), struct.unpack('IIQiIQQQ', attributes.raw)[5]
     return os.getpriority(os.PRIO_PROCESS, 0), policy == os.SCHED_BATCH, slice in (0, 10_000_000 if policy else 5_000_000)
+def claim():
+    while (found := seen()) != seen(): pass
+    return found
 def attempt(act):
     try: act(); print('done')
     except PermissionError: print('refused')
@@ -146,16 +149,17 @@ while not claim()[1] and time.monotonic() < until: pass
 print(claim())
 attempts()";
     let refused = "refused\n".repeat(3);
-    let (fresh, at_work) = ("(5, False, True)\n", "(10, True, True)\n");
-    // On a busy machine it may be found at work before it can tell how it began.
+    let (fresh, halfway, at_work) = ("(5, False, True)\n", "(10, False, True)\n", "(10, True, True)\n");
+    // On a busy machine it may be found at work before it can tell how it began, and the niceness is the first that changes then.
     for _ in 0..50 {
         let mut spec = sandbox.spec("python3", &["-c", script]);
         spec.timeout = Duration::from_secs(60);
         let result = sandbox.launcher.run(spec).await.unwrap();
-        if result.stdout == format!("{fresh}{refused}{at_work}{refused}") {
+        let begun = result.stdout.strip_suffix(&format!("{refused}{at_work}{refused}"));
+        if begun == Some(fresh) {
             return;
         }
-        assert_eq!(result.stdout, format!("{at_work}{refused}").repeat(2), "{}", result.stderr);
+        assert!(begun == Some(halfway) || begun == Some(at_work), "{result:?}");
     }
     panic!("it is never told as fresh");
 }
