@@ -169,22 +169,24 @@ fn directories_and_what_they_were_made_for_come_in_one_step() {
     });
 }
 
-/// Does `law` as a user who is not root, where the test may become one.
-fn as_ordinary_user(law: impl FnOnce() + Send) {
+/// Does `law` as a user who is not root, where the test may become one, with a fixture of that user.
+fn as_ordinary_user(law: impl FnOnce(Fixture) + Send) {
+    // Not every host lets every user write where temporary files are.
+    let place = tempfile::tempdir().unwrap();
     let ordinary = || {
         if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(place.path(), Some(65534), Some(65534)).unwrap();
             rustix::thread::set_thread_gid(Gid::from_raw(65534)).unwrap();
             rustix::thread::set_thread_uid(Uid::from_raw(65534)).unwrap();
         }
-        law();
+        law(Fixture::within(place.path()));
     };
     std::thread::scope(|scope| scope.spawn(ordinary).join().unwrap());
 }
 
 #[test]
 fn a_directory_that_its_owner_may_not_write_to_is_made_moved_copied_and_removed_by_a_service_without_root() {
-    as_ordinary_user(|| {
-        let fixture = Fixture::new();
+    as_ordinary_user(|fixture| {
         fixture.baseline("s", &Tree::of(&[("f", "1"), ("old/f", "1")]));
         for files in [fixture.workspace("u"), fixture.skill("u", "s")] {
             put(&files, "to/f", "1");
