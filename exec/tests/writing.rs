@@ -7,10 +7,11 @@ use std::fs;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use exec::{Isolation, LauncherConfig, Tier};
+use exec::{ExecResult, Isolation, LauncherConfig, Tier};
 use policy::UserId;
 use policy::command::Profile;
 use support::{Sandbox, config};
+use tokio::task::JoinHandle;
 
 const TMPFS: i64 = 0x0102_1994;
 /// Writes for a while, much more than it may. A child that it has stopped stays stopped.
@@ -54,6 +55,14 @@ while time.process_time() < end:
 print('end')
 ";
 
+/// Writes two gigabytes in one call, which takes longer than some looks.
+const LARGE: &str = r"
+import os
+file = os.open('written', os.O_CREAT | os.O_WRONLY)
+os.writev(file, [bytes(2_000_000)] * 1000)
+print('end')
+";
+
 /// How many processes of the run in `sandbox` are stopped.
 fn stopped(sandbox: &Sandbox) -> usize {
     let processes = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
@@ -62,6 +71,25 @@ fn stopped(sandbox: &Sandbox) -> usize {
         text("cmdline").contains(sandbox.tree.to_str().unwrap()) && text("status").contains("\nState:\tT")
     };
     processes.filter(is_stopped).count()
+}
+
+/// Tells whether what is written to the tree is not counted.
+fn is_in_memory(sandbox: &Sandbox) -> bool {
+    let is_so = rustix::fs::statfs(&sandbox.tree).unwrap().f_type == TMPFS;
+    if is_so {
+        eprintln!("SKIPPED: what is written to memory is not counted");
+    }
+    is_so
+}
+
+/// Runs a script of Python that may write 1 MiB in a second.
+fn run(sandbox: &Sandbox, script: &str, user: &str) -> JoinHandle<ExecResult> {
+    let mark = sandbox.tree.to_str().unwrap();
+    let mut spec = sandbox.spec("python3", &["-c", script, mark]);
+    spec.network_of.as_mut().unwrap().user = UserId::parse(user).unwrap();
+    spec.limits.write_bytes_per_second = 1 << 20;
+    let launcher = Arc::clone(&sandbox.launcher);
+    tokio::spawn(async move { launcher.run(spec).await.unwrap() })
 }
 
 #[tokio::test]
@@ -74,18 +102,10 @@ async fn runs_that_write_much_pause_while_another_user_is_there() {
             let isolation = Isolation { maximum, ..Isolation::default() };
             let config = LauncherConfig { isolation, ..config(Profile::Default) };
             let Some(sandbox) = Sandbox::with(config, has_uid) else { continue };
-            if rustix::fs::statfs(&sandbox.tree).unwrap().f_type == TMPFS {
-                eprintln!("SKIPPED: what is written to memory is not counted");
+            if is_in_memory(&sandbox) {
                 return;
             }
-            let run = |script, user| {
-                let mark = sandbox.tree.to_str().unwrap();
-                let mut spec = sandbox.spec("python3", &["-c", script, mark]);
-                spec.network_of.as_mut().unwrap().user = UserId::parse(user).unwrap();
-                spec.limits.write_bytes_per_second = 1 << 20;
-                let launcher = Arc::clone(&sandbox.launcher);
-                tokio::spawn(async move { launcher.run(spec).await.unwrap() })
-            };
+            let run = |script, user| run(&sandbox, script, user);
             let (alone, mut seen) = (run(SCRIPT, "writes"), 0);
             while !alone.is_finished() {
                 seen = seen.max(stopped(&sandbox));
@@ -120,6 +140,26 @@ async fn runs_that_write_much_pause_while_another_user_is_there() {
             }
         }
     }
+}
+
+#[tokio::test]
+async fn a_large_write_is_not_taken_for_one_that_goes_on_although_it_is_to_pause() {
+    let isolation = Isolation { maximum: Tier::Landlock, ..Isolation::default() };
+    let Some(sandbox) = Sandbox::with(LauncherConfig { isolation, ..config(Profile::Default) }, false) else {
+        return;
+    };
+    if is_in_memory(&sandbox) {
+        return;
+    }
+    sandbox.launcher.note_user(&UserId::parse("someone-else").unwrap());
+    let (run, begun) = (run(&sandbox, LARGE, "writes"), Instant::now());
+    while stopped(&sandbox) == 0 {
+        assert!(!run.is_finished(), "{:?}", run.await);
+        assert!(begun.elapsed() < Duration::from_secs(60));
+        sandbox.launcher.note_user(&UserId::parse("someone-else").unwrap());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    run.abort();
 }
 
 #[test]

@@ -71,7 +71,7 @@ impl Writers {
                 };
                 self.is_shown |= processes.iter().any(is_shown);
                 let More { bytes, hidden, unseen, uncollected } = run.writing.more(&processes);
-                run.writing.note_defiance(bytes);
+                run.writing.note_defiance(|pid| proc.is_stopping(pid));
                 let unseen = if self.is_shown { unseen } else { 0 };
                 let unknown = hidden.saturating_add(unseen).saturating_add(uncollected);
                 let written = Duration::from_micros(bytes.saturating_mul(1_000_000) / rate);

@@ -154,6 +154,21 @@ impl Proc {
         matches!((owner(format!("{pid}/io")), owner(pid.to_string())), (Ok(of_figures), Ok(of_process)) if of_figures != of_process)
     }
 
+    /// Tells whether a process has been told to stop and goes on yet, until the call ends that it is in: the stop is pending, or some of its
+    /// threads have stopped and others have not.
+    pub(super) fn is_stopping(&self, pid: i32) -> bool {
+        let status = self.text(&format!("{pid}/status")).unwrap_or_default();
+        let pending = status
+            .lines()
+            .find_map(|line| u64::from_str_radix(line.strip_prefix("ShdPnd:")?.trim(), 16).ok());
+        if pending.is_some_and(|signals| signals & (1 << (libc::SIGSTOP - 1)) != 0) {
+            return true;
+        }
+        let state = |thread| field(&self.text(&format!("{pid}/task/{thread}/stat")).ok()?, 3)?.chars().next();
+        let states: Vec<char> = self.threads(pid).into_iter().filter_map(state).collect();
+        states.contains(&'T') && states.iter().any(|state| !"TZX".contains(*state))
+    }
+
     /// Tells whether a thread of a process wants a processor or waits for the disk.
     fn is_at_work(&self, pid: i32) -> bool {
         self.threads(pid).into_iter().any(|thread| {
@@ -306,5 +321,54 @@ mod tests {
         }
         child.wait().unwrap();
         assert_eq!(proc.resident(&[first]), 0);
+    }
+
+    /// A parent that waits for its child to replace itself is in a call that no stop interrupts.
+    #[test]
+    fn a_process_is_stopping_until_the_call_ends_that_it_is_in() {
+        use std::io::{BufRead, BufReader};
+        use std::process::{Command, Stdio};
+
+        use nix::sys::signal::{Signal, kill};
+
+        // Without another thread at work in the interpreter meanwhile, which the child would wait for.
+        let script = "import ctypes, os, platform, sys, threading, time
+clone, vfork, chld = 220 if platform.machine() == 'aarch64' else 56, 0x4000, 17
+def call():
+    if ctypes.PyDLL(None).syscall(clone, vfork | chld, 0, 0, 0, 0) == 0:
+        os.write(1, f'{os.getppid()} {os.getpid()}\\n'.encode())
+        time.sleep(60)
+        os._exit(0)
+if sys.argv[1] == 'alone': call()
+else: threading.Thread(target=call).start()
+time.sleep(60)";
+        let proc = Proc::open().unwrap();
+        let wait_until = |it_is: &dyn Fn() -> bool| {
+            let begun = std::time::Instant::now();
+            while !it_is() {
+                assert!(begun.elapsed() < std::time::Duration::from_secs(60));
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+        };
+        for thread in ["alone", "second"] {
+            let mut python =
+                Command::new("python3").args(["-c", script, thread]).stdout(Stdio::piped()).spawn().unwrap();
+            let mut told = String::new();
+            BufReader::new(python.stdout.take().unwrap()).read_line(&mut told).unwrap();
+            let numbers: Vec<i32> = told.split_whitespace().map(|number| number.parse().unwrap()).collect();
+            let [first, child] = numbers[..] else { panic!("{told}") };
+            let is_stopped = || proc.parent_and_state(first).is_some_and(|(_, state)| state == 'T');
+            assert!(!proc.is_stopping(first), "{thread}");
+            let send = |pid, signal| kill(nix::unistd::Pid::from_raw(pid), signal).unwrap();
+            send(first, Signal::SIGSTOP);
+            if thread == "second" {
+                wait_until(&is_stopped);
+            }
+            assert!(proc.is_stopping(first), "{thread}");
+            send(child, Signal::SIGKILL);
+            wait_until(&|| is_stopped() && !proc.is_stopping(first));
+            send(first, Signal::SIGKILL);
+            python.wait().unwrap();
+        }
     }
 }

@@ -18,6 +18,8 @@ pub(super) struct Writing {
     pub(super) seen: Option<HashMap<i32, (i32, u64)>>,
     /// The first process, where it only waits: it may have collected what earlier runs wrote.
     waiting: Option<i32>,
+    /// What each process has written between the last two looks, in bytes.
+    grown: Vec<(i32, u64)>,
     /// Those that pause, parents before their children.
     pub(super) paused: Vec<i32>,
     /// At how many looks in succession it had written although it was to pause.
@@ -46,10 +48,15 @@ impl Writing {
     }
 
     /// Notes what a look has found: whether the run writes although it is to pause. Between the look by which it is to pause and the
-    /// moment at which it stops it may write yet, once for each pause.
-    pub(super) fn note_defiance(&mut self, bytes: u64) {
-        let goes_on = !self.paused.is_empty() && bytes >= MUCH;
-        self.defied = if goes_on { self.defied.saturating_add(1) } else { 0 };
+    /// moment at which it stops it may write yet, once for each pause. What is still to stop (`is_stopping`) goes on writing until the
+    /// call ends that it is in, which may be one of 2 GiB.
+    pub(super) fn note_defiance(&mut self, is_stopping: impl Fn(i32) -> bool) {
+        let mut bytes = 0_u64;
+        if !self.paused.is_empty() {
+            let by_will = self.grown.iter().filter(|(pid, more)| *more > 0 && !is_stopping(*pid));
+            bytes = by_will.fold(0, |sum, (_, more)| sum.saturating_add(*more));
+        }
+        self.defied = if bytes >= MUCH { self.defied.saturating_add(1) } else { 0 };
     }
 
     /// What the processes have written since the last look. What a parent has by collecting a child is not counted again.
@@ -69,6 +76,7 @@ impl Writing {
             u32::try_from(now.iter().filter(is_one).count()).unwrap_or(u32::MAX)
         };
         let (hidden, unseen) = (count(true), count(false));
+        self.grown.clear();
         let Some(before) = self.seen.take() else {
             self.seen = Some(current);
             return More { bytes: 0, hidden, unseen, uncollected: 0 };
@@ -91,7 +99,9 @@ impl Writing {
             let more = written.saturating_sub(before.get(pid).map_or(at_first, |(_, known)| *known));
             let collected = gone.remove(pid).unwrap_or(0);
             uncollected += u32::from(more < collected);
-            bytes = bytes.saturating_add(more.checked_sub(collected).unwrap_or(more));
+            let own = more.checked_sub(collected).unwrap_or(more);
+            self.grown.push((*pid, own));
+            bytes = bytes.saturating_add(own);
         }
         uncollected +=
             u32::try_from(gone.values().filter(|written| **written > 0).count()).unwrap_or(u32::MAX);
@@ -141,19 +151,25 @@ mod tests {
     }
 
     #[test]
-    fn who_writes_on_defies_and_who_is_stopped_a_moment_late_does_not() {
-        let mut writing = Writing { paused: vec![1], ..Writing::default() };
+    fn who_writes_on_defies_and_who_is_stopped_late_does_not() {
+        let mut writing = Writing { paused: vec![1], ..Writing::new(None, true) };
+        let mut written = 0;
+        let mut at_look = |writing: &mut Writing, more, is_stopping| {
+            written += more;
+            writing.more(&[process(1, 0, written)]);
+            writing.note_defiance(|_| is_stopping);
+            writing.defied
+        };
         for _ in 0..20 {
-            writing.note_defiance(100 * MUCH);
-            assert_eq!(writing.defied, 1);
-            writing.note_defiance(0);
+            assert_eq!(at_look(&mut writing, 100 * MUCH, false), 1);
+            assert_eq!(at_look(&mut writing, 0, false), 0);
         }
-        (0..3).for_each(|_| writing.note_defiance(MUCH));
-        assert_eq!(writing.defied, 3);
+        // It is in a call that writes more than the disk takes between two looks.
+        assert_eq!([(); 20].map(|()| at_look(&mut writing, 100 * MUCH, true)), [0; 20]);
+        assert_eq!([(); 3].map(|()| at_look(&mut writing, MUCH, false)), [1, 2, 3]);
         // It may write again.
         writing.paused.clear();
-        writing.note_defiance(MUCH);
-        assert_eq!(writing.defied, 0);
+        assert_eq!(at_look(&mut writing, MUCH, false), 0);
     }
 
     #[test]
