@@ -43,13 +43,16 @@ def starting_threads_until_refused(evil, most):
 
 
 def keep(make, count):
-    """Makes `count` of something, one after the other, and goes on trying until it is told to stop."""
-    made = 0
-    for _ in range(int(count)):
-        made += attempt(make) is not None
+    """Makes `count` of something, one after the other, and goes on trying until it is told to stop. Says when it has as many as it may."""
+    made, is_lit = 0, False
+    for number in range(1, int(count) + 1):
+        is_made = attempt(make) is not None
+        made += is_made
+        if not is_lit and (not is_made or number == int(count)):
+            is_lit = True
+            with open("lit", "w"):
+                pass
     print(f"{made} made", flush=True)
-    with open("lit", "w"):
-        pass
     until = time.monotonic() + paced(40)
     while time.monotonic() < until and not os.path.exists("enough"):
         attempt(make)
@@ -61,16 +64,16 @@ def keeping_others_from_forking_with_processes(evil, count):
     def child():
         pid = os.fork()
         if pid == 0:
-            # Each of them tries, too; what it makes waits.
+            os.close(writer)
+            # Each of them tries, too; what it makes waits until the first process ends.
             for _ in range(50):
                 if attempt(os.fork) == 0:
                     break
-            while not os.path.exists("enough") and time.monotonic() < deadline:
-                time.sleep(0.1)
+            os.read(reader, 1)
             os._exit(0)
         return pid
 
-    deadline = time.monotonic() + paced(40)
+    reader, writer = os.pipe()
     made = keep(child, count) if evil else sum(attempt(os.fork) != 0 or os._exit(0) for _ in range(int(count)))
     if not evil:
         got(f"{made} processes")
