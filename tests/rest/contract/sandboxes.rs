@@ -109,6 +109,32 @@ fn a_workspace_is_removed_with_its_home_and_not_under_a_command_unless_forced() 
 }
 
 #[test]
+fn a_run_that_waits_for_its_place_does_not_keep_a_workspace_from_being_removed_by_force() {
+    let service = Service::configured("[limits.runs]\nruns_per_user = 1\nqueue_ms = 60000\n");
+    if !landlocked(&service.client) {
+        return;
+    }
+    let (client, tree) = (&service.client, workspace("u", "a"));
+    std::thread::scope(|scope| {
+        let run = || scope.spawn(|| client.try_execute(&tree, "bash", &["-c", "sleep 600"]));
+        let first = run();
+        wait("the first run does not start", || client.get(&tree).ok()["data"]["runs"] == 1);
+        let second = run();
+        wait("the second run does not wait", || {
+            String::from_utf8_lossy(client.get("/metrics").bytes(200))
+                .contains("\nfilesecbox_runs_waiting 1\n")
+        });
+        assert_eq!(client.delete(format!("{tree}?force=true")).ok()["removed"], true);
+        first.join().unwrap().refused(409, "conflict");
+        // It may have begun when the workspace was gone.
+        while !second.is_finished() {
+            client.delete(format!("{tree}?force=true")).ok();
+        }
+        second.join().unwrap().refused(409, "conflict");
+    });
+}
+
+#[test]
 fn all_workspaces_go_only_when_it_is_said_in_full() {
     let service = Service::start();
     let client = &service.client;
