@@ -57,10 +57,10 @@ print('end')
 
 /// Writes two gigabytes in one call, which takes longer than some looks.
 const LARGE: &str = r"
-import os
+import os, time
 file = os.open('written', os.O_CREAT | os.O_WRONLY)
 os.writev(file, [bytes(2_000_000)] * 1000)
-print('end')
+time.sleep(60)
 ";
 
 /// How many processes of the run in `sandbox` are stopped.
@@ -88,6 +88,7 @@ fn run(sandbox: &Sandbox, script: &str, user: &str) -> JoinHandle<ExecResult> {
     let mut spec = sandbox.spec("python3", &["-c", script, mark]);
     spec.network_of.as_mut().unwrap().user = UserId::parse(user).unwrap();
     spec.limits.write_bytes_per_second = 1 << 20;
+    spec.limits.file_bytes = 2 << 30;
     let launcher = Arc::clone(&sandbox.launcher);
     tokio::spawn(async move { launcher.run(spec).await.unwrap() })
 }
