@@ -164,17 +164,22 @@ impl Proc {
         if pending.is_some_and(|signals| signals & (1 << (libc::SIGSTOP - 1)) != 0) {
             return true;
         }
-        let state = |thread| field(&self.text(&format!("{pid}/task/{thread}/stat")).ok()?, 3)?.chars().next();
-        let states: Vec<char> = self.threads(pid).into_iter().filter_map(state).collect();
+        let states: Vec<char> = self.states(pid).collect();
         states.contains(&'T') && states.iter().any(|state| !"TZX".contains(*state))
     }
 
     /// Tells whether a thread of a process wants a processor or waits for the disk.
     fn is_at_work(&self, pid: i32) -> bool {
-        self.threads(pid).into_iter().any(|thread| {
-            let stat = self.text(&format!("{pid}/task/{thread}/stat")).unwrap_or_default();
-            matches!(field(&stat, 3), Some("R" | "D"))
-        })
+        self.states(pid).any(|state| "RD".contains(state))
+    }
+
+    /// The states of the threads of a process, as far as they are there yet: the third field of `stat`.
+    fn states(&self, pid: i32) -> impl Iterator<Item = char> {
+        let state = move |thread| {
+            let stat = self.text(&format!("{pid}/task/{thread}/stat")).ok()?;
+            field(&stat, 3)?.chars().next()
+        };
+        self.threads(pid).into_iter().filter_map(state)
     }
 
     /// Tells whether more than `most` threads of `first` and those that descend from it want a processor, as far as a few looks tell.

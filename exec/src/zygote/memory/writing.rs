@@ -51,12 +51,10 @@ impl Writing {
     /// moment at which it stops it may write yet, once for each pause. What is still to stop (`is_stopping`) goes on writing until the
     /// call ends that it is in, which may be one of 2 GiB.
     pub(super) fn note_defiance(&mut self, is_stopping: impl Fn(i32) -> bool) {
-        let mut bytes = 0_u64;
-        if !self.paused.is_empty() {
-            let by_will = self.grown.iter().filter(|(pid, more)| *more > 0 && !is_stopping(*pid));
-            bytes = by_will.fold(0, |sum, (_, more)| sum.saturating_add(*more));
-        }
-        self.defied = if bytes >= MUCH { self.defied.saturating_add(1) } else { 0 };
+        let by_will = self.grown.iter().filter(|(pid, more)| *more > 0 && !is_stopping(*pid));
+        let goes_on =
+            !self.paused.is_empty() && by_will.map(|(_, more)| *more).fold(0, u64::saturating_add) >= MUCH;
+        self.defied = if goes_on { self.defied.saturating_add(1) } else { 0 };
     }
 
     /// What the processes have written since the last look. What a parent has by collecting a child is not counted again.
