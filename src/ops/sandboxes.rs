@@ -159,20 +159,16 @@ impl Service {
     /// Waits until `until` at most for the runs of a sandbox that are to end before it is removed, and ends them with `force`.
     pub(super) async fn empty_until(&self, id: &WorkspaceId, removal: Removal, until: Instant) {
         if removal.force {
-            self.end_runs_in(id);
+            self.under_way.stop(id);
+            self.table.discard_in(id);
             // Not in a thread that others need: any number of requests may wait here.
             while self.store.workspaces().occupants(id) > 0 && Instant::now() < until {
                 tokio::time::sleep(LOOK).await;
-                // The end of one may be what another has waited for to begin.
-                self.end_runs_in(id);
+                // Again and again: a run that waited for a permit may begin meanwhile.
+                self.under_way.stop(id);
             }
         }
         self.wait_for_leaving(id, until).await;
-    }
-
-    fn end_runs_in(&self, id: &WorkspaceId) {
-        self.under_way.stop(id);
-        self.table.discard_in(id);
     }
 
     /// Removes the sandboxes of one user, or of all: the first `most` of them. Workspaces with an occupant stay.
