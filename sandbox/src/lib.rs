@@ -13,6 +13,7 @@
 //! * [`SandboxPath`], [`TreePath`], [`Version`], [`Error`], and the options and results of the methods.
 
 mod adapters;
+mod asked;
 mod code;
 #[cfg(any(feature = "conformance", test))]
 pub mod conformance;

@@ -77,7 +77,7 @@ pub struct LiveRun {
     pub output: mpsc::Receiver<Output>,
     /// What it reads. Closed where [`LiveSpec::stdin_open`] was not set, and when the command has ended.
     pub input: mpsc::Sender<Input>,
-    /// What is to be done with it.
+    /// What is to be done with it: before the input that is sent afterwards, and also while it does not read.
     pub orders: mpsc::Sender<Order>,
     /// How it ends.
     pub end: LiveEnd,

@@ -116,7 +116,7 @@ async fn a_terminal_takes_input_and_sizes_which_the_recorded_runner_refused() {
     };
     shown(&mut peer, "echo PTY$((1+1)); stty size\n", "24 80").await;
     peer.send("size", "pty_resize", json!({ "stream_id": "p1", "cols": 100, "rows": 30 })).await;
-    shown(&mut peer, "sleep 0.2; stty size\n", "30 100").await;
+    shown(&mut peer, "stty size\n", "30 100").await;
     let begun = Instant::now();
     peer.send("q", "pty_close", json!({ "stream_id": "p1" })).await;
     let (_, end) = to_the_end(&mut peer, "pty", "p1").await;

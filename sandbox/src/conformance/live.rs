@@ -25,6 +25,7 @@ laws! {
     orders_for_what_has_ended_do_nothing [Live] "nor does input";
     a_terminal_is_one [Live] "`test -t`, its size, the controlling terminal";
     a_terminal_gets_another_size [Live] "and the command is told";
+    a_terminal_has_its_size_before_what_is_typed_then [Live] "40 sizes, each with a line behind it";
     keys_are_signals_in_a_terminal [Live] "Ctrl-C";
     a_shell_in_a_terminal_is_spoken_to [Live] "line by line, to its end";
 }
@@ -264,6 +265,20 @@ async fn a_terminal_gets_another_size(case: Case) {
     talk.run.orders.send(Order::Resize(WindowSize { rows: 50, cols: 200 })).await.unwrap();
     assert_eq!(talk.ended().await.exit_code, 0);
     assert!(talk.text().ends_with("50 200\n"), "{}", talk.text());
+}
+
+async fn a_terminal_has_its_size_before_what_is_typed_then(case: Case) {
+    let mut talk = case.terminal("echo ready; while read -r line; do stty size; done").await;
+    talk.until("ready\n").await;
+    for rows in 41..=80 {
+        talk.run.orders.send(Order::Resize(WindowSize { rows, cols: 120 })).await.unwrap();
+        talk.say("size\n").await;
+        talk.until(" 120\n").await;
+        assert!(talk.text().ends_with(&format!("{rows} 120\n")), "{rows}: {}", talk.text());
+        talk.stdout.clear();
+    }
+    talk.run.input.send(Input::End).await.unwrap();
+    assert_eq!(talk.ended().await.exit_code, 0);
 }
 
 async fn keys_are_signals_in_a_terminal(case: Case) {

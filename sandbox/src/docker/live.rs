@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::call::{self, Piece, Streams};
+use super::call::{Piece, Resizer, Streams};
 use super::containers::{Containers, Owner};
-use super::exec::{self, Started};
-use crate::live::{Input, LiveEnd, LiveEnding, LiveRun, LiveSpec, Order, Output, Stream};
+use super::exec::{self, Guard, Started};
+use crate::asked::{Asked, Obey};
+use crate::live::{LiveEnd, LiveEnding, LiveRun, LiveSpec, Order, Output, Stream};
 use crate::wire::live::EVENT_BYTES_MAX;
 use crate::{Error, ErrorKind, ExecResult, Result};
 
@@ -21,8 +21,6 @@ const PIECES: usize = 4;
 const ORDERS: usize = 16;
 /// How long the script may take until the command begins.
 const BEGINNING: Duration = Duration::from_secs(60);
-/// What a terminal reads as the end of what was typed (`VEOF`, termios(3)).
-const END_OF_TYPING: u8 = 4;
 
 /// Begins a command, and waits until it runs.
 pub(super) async fn begin(containers: &Arc<Containers>, owner: &Owner, spec: LiveSpec) -> Result<LiveRun> {
@@ -40,15 +38,13 @@ pub(super) async fn begin(containers: &Arc<Containers>, owner: &Owner, spec: Liv
     let most = containers.options.timeout_max;
     let timeout = command.timeout.map_or(most, |timeout| timeout.min(most));
     let (output, outputs) = mpsc::channel(PIECES);
-    let (input, mut inputs) = mpsc::channel(PIECES);
+    let (input, inputs) = mpsc::channel(PIECES);
     let (orders, ordered) = mpsc::channel(ORDERS);
     let (end, ending) = LiveEnd::new();
-    if !stdin_open && terminal.is_none() {
-        inputs.close();
-    }
-    let feeding = Feeding { first: command.stdin, inputs, is_terminal: terminal.is_some() };
-    let attended =
-        Attended { started, begun, until: begun + timeout, early: first, output, feeding, ordered };
+    let is_terminal = terminal.is_some();
+    let asked = Asked::new(inputs, ordered, stdin_open || is_terminal);
+    let (early, stdin, until) = (first, command.stdin, begun + timeout);
+    let attended = Attended { started, begun, until, early, output, stdin, is_terminal, asked };
     tokio::spawn(attended.attend(ending));
     Ok(LiveRun { output: outputs, input, orders, end })
 }
@@ -71,37 +67,19 @@ async fn beginning(started: &mut Started) -> Result<Vec<(Stream, Bytes)>> {
     Err(exec::not_begun(code, &started.directory))
 }
 
-/// What a command reads.
-struct Feeding {
-    first: Bytes,
-    inputs: mpsc::Receiver<Input>,
-    is_terminal: bool,
+/// What orders reach.
+struct Obeying<'a> {
+    guard: &'a Guard,
+    resizer: Resizer,
 }
 
-impl Feeding {
-    /// Passes input on as long as the command runs.
-    async fn feed(mut self, mut input: call::Input) {
-        // A command that does not read does not want the rest.
-        let _gone = self.pass(&mut input).await;
-        if !self.is_terminal {
-            let _gone = input.shutdown().await;
-        }
-        // Dropping the input of a terminal would end it.
-        std::future::pending::<()>().await;
-    }
-
-    async fn pass(&mut self, input: &mut call::Input) -> std::io::Result<()> {
-        input.write_all(&self.first).await?;
-        input.flush().await?;
-        while let Some(came) = self.inputs.recv().await {
-            match came {
-                Input::Bytes(bytes) => input.write_all(&bytes).await?,
-                Input::End if self.is_terminal => input.write_all(&[END_OF_TYPING]).await?,
-                Input::End => return Ok(()),
-            }
-            input.flush().await?;
-        }
-        Ok(())
+impl Obey for Obeying<'_> {
+    async fn carry_out(&self, order: Order) {
+        // When the command has ended already, nothing is done.
+        let _over = match order {
+            Order::Signal(signal) => self.guard.signal(signal).await,
+            Order::Resize(size) => self.resizer.resize(size).await,
+        };
     }
 }
 
@@ -114,8 +92,10 @@ struct Attended {
     /// What it wrote before its caller could read.
     early: Vec<(Stream, Bytes)>,
     output: mpsc::Sender<Output>,
-    feeding: Feeding,
-    ordered: mpsc::Receiver<Order>,
+    /// The first bytes of its standard input.
+    stdin: Bytes,
+    is_terminal: bool,
+    asked: Asked,
 }
 
 impl Attended {
@@ -131,10 +111,11 @@ impl Attended {
     }
 
     async fn end(self) -> Result<ExecResult> {
-        let Self { started, begun, until, early, output, feeding, mut ordered } = self;
+        let Self { started, begun, until, early, output, stdin, is_terminal, asked } = self;
         let Started { mut call, input, mut guard, directory: _, held: _held } = started;
         let resizer = call.resizer();
         let timed_out = {
+            let obeying = Obeying { guard: &guard, resizer };
             let mut keep = std::pin::pin!(async {
                 for (stream, bytes) in early {
                     tell(&output, stream, bytes).await;
@@ -147,23 +128,12 @@ impl Attended {
                 }
                 Ok::<_, Error>(())
             });
-            let carry_out = async {
-                while let Some(order) = ordered.recv().await {
-                    // When the command has ended already, nothing is done.
-                    let _over = match order {
-                        Order::Signal(signal) => guard.signal(signal).await,
-                        Order::Resize(size) => resizer.resize(size).await,
-                    };
-                }
-                std::future::pending::<()>().await;
-            };
             tokio::select! {
                 kept = &mut keep => {
                     kept?;
                     false
                 }
-                () = feeding.feed(input) => false,
-                () = carry_out => false,
+                () = asked.serve(stdin, Some(input), is_terminal, &obeying) => false,
                 () = tokio::time::sleep_until(until) => {
                     guard.kill().await?;
                     // The streams end with the last process that held them; what is in them comes when the reader reads.

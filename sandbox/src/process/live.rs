@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use bytes::{Bytes, BytesMut};
 use rustix::process::{Pid, Signal, kill_process_group};
 use rustix::termios::{Winsize, tcsetwinsize};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::process::{Child, Command};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -16,7 +16,8 @@ use tokio::task::JoinSet;
 use super::family::{Family, MARK};
 use super::terminal::InTerminal;
 use super::{AFTERWARDS, kill, launcher, mark, not_started, not_waited_for, result, terminal};
-use crate::live::{Input, LiveEnd, LiveEnding, LiveRun, Order, Output, Stream, WindowSize};
+use crate::asked::{Asked, Obey};
+use crate::live::{LiveEnd, LiveEnding, LiveRun, Order, Output, Stream, WindowSize};
 use crate::process::HeadTail;
 use crate::{Error, ErrorKind, Result};
 
@@ -36,8 +37,6 @@ const LOOK: Duration = Duration::from_millis(1);
 const WORD_BYTES: u64 = 4096;
 /// What is read of a stream after its command is over, at most: more than a pipe holds, so that another process writes it.
 const BEYOND_BYTES: usize = 2 << 20;
-/// What a terminal reads as the end of what was typed (`VEOF`, termios(3)).
-const END_OF_TYPING: u8 = 4;
 
 /// The input and bounds of such a process, beside its [`Command`].
 #[derive(Debug)]
@@ -85,7 +84,8 @@ pub(crate) async fn begin(command: Command, bounds: LiveBounds) -> Result<LiveRu
     let (input, inputs) = mpsc::channel(FEEDS);
     let (orders, ordered) = mpsc::channel(ORDERS);
     let (end, ending) = LiveEnd::new();
-    tokio::spawn(attend(started, early, bounds, Ends { output, inputs, ordered, ending }));
+    let asked = Asked::new(inputs, ordered, bounds.stdin_open || bounds.terminal.is_some());
+    tokio::spawn(attend(started, early, bounds, Ends { output, asked, ending }));
     Ok(LiveRun { output: outputs, input, orders, end })
 }
 
@@ -160,15 +160,14 @@ async fn ended_at_once(started: &mut Started, status: ExitStatus, mark: &str) ->
 /// The process's ends of the channels.
 struct Ends {
     output: mpsc::Sender<Output>,
-    inputs: mpsc::Receiver<Input>,
-    ordered: mpsc::Receiver<Order>,
+    asked: Asked,
     ending: LiveEnding,
 }
 
 /// The life of the process.
 async fn attend(started: Started, early: Early, bounds: LiveBounds, ends: Ends) {
     let Started { mut child, mut family, leader, begun, outputs, input, terminal } = started;
-    let Ends { output, inputs, mut ordered, ending } = ends;
+    let Ends { output, asked, ending } = ends;
     let LiveEnding { result: told, mut given_up } = ending;
     let Early(mut said, already) = early;
     let over = watch::Sender::new(false);
@@ -180,8 +179,10 @@ async fn attend(started: Started, early: Early, bounds: LiveBounds, ends: Ends) 
     }
     drop(output);
     let mut deadline = std::pin::pin!(tokio::time::sleep_until((begun + bounds.timeout).into()));
-    let mut feeding = std::pin::pin!(feed(input, bounds, inputs));
-    let (mut is_fed, mut has_orders, mut timed_out) = (false, true, false);
+    let obeying = Obeying { leader, terminal };
+    let serving = asked.serve(bounds.stdin, input, bounds.terminal.is_some(), &obeying);
+    let mut serving = std::pin::pin!(serving);
+    let mut timed_out = false;
     let status = loop {
         let ended = async {
             match already {
@@ -191,15 +192,11 @@ async fn attend(started: Started, early: Early, bounds: LiveBounds, ends: Ends) 
         };
         tokio::select! {
             status = ended => break status,
-            () = &mut feeding, if !is_fed => is_fed = true,
             () = &mut deadline, if !timed_out => {
                 timed_out = true;
                 kill(&family).await;
             }
-            order = ordered.recv(), if has_orders => match order {
-                Some(order) => carry_out(order, leader, terminal.as_ref()),
-                None => has_orders = false,
-            },
+            () = &mut serving => return,
             // The family is killed when it is dropped.
             _ = &mut given_up => return,
         }
@@ -225,44 +222,29 @@ async fn attend(started: Started, early: Early, bounds: LiveBounds, ends: Ends) 
     drop(told.send(ended));
 }
 
-fn carry_out(order: Order, leader: Pid, terminal: Option<&OwnedFd>) {
-    // The process is not waited for yet, so that the numbers are its own. What has ended cannot be told anything.
-    match order {
-        Order::Signal(signal) => {
-            if let Some(signal) = Signal::from_named_raw(signal.number()) {
-                let _gone = kill_process_group(leader, signal);
-            }
-        }
-        Order::Resize(size) => {
-            if let Some(terminal) = terminal {
-                let size = Winsize { ws_row: size.rows, ws_col: size.cols, ws_xpixel: 0, ws_ypixel: 0 };
-                let _gone = tcsetwinsize(terminal, size);
-            }
-        }
-    }
+/// What orders reach. They are carried out while the process is not waited for yet, so that its number is its own.
+struct Obeying {
+    leader: Pid,
+    terminal: Option<OwnedFd>,
 }
 
-/// Writes what the caller sends to standard input, and closes it then.
-async fn feed(input: Option<Writer>, bounds: LiveBounds, mut inputs: mpsc::Receiver<Input>) {
-    let is_terminal = bounds.terminal.is_some();
-    if !bounds.stdin_open && !is_terminal {
-        inputs.close();
-    }
-    let Some(mut input) = input else { return };
-    let mut next = Some(Input::Bytes(bounds.stdin));
-    while let Some(piece) = next {
-        let written = match piece {
-            Input::Bytes(bytes) => input.write_all(&bytes).await,
-            Input::End if is_terminal => input.write_all(&[END_OF_TYPING]).await,
-            Input::End => return,
-        };
-        // A command that closes standard input does not want the rest.
-        if written.is_err() {
-            return;
+impl Obey for Obeying {
+    async fn carry_out(&self, order: Order) {
+        // What has ended cannot be told anything.
+        match order {
+            Order::Signal(signal) => {
+                if let Some(signal) = Signal::from_named_raw(signal.number()) {
+                    let _gone = kill_process_group(self.leader, signal);
+                }
+            }
+            Order::Resize(size) => {
+                if let Some(terminal) = &self.terminal {
+                    let size = Winsize { ws_row: size.rows, ws_col: size.cols, ws_xpixel: 0, ws_ypixel: 0 };
+                    let _gone = tcsetwinsize(terminal, size);
+                }
+            }
         }
-        next = inputs.recv().await;
     }
-    // A pipe is closed here. A terminal stays: the other ends of it show when the command has ended.
 }
 
 /// A stream of the command.

@@ -13,7 +13,8 @@ use super::PATIENCE;
 use super::exec::{BEYOND, TIMEOUT, refused, request, result, sentence};
 use super::link::{Attached, Call, Link, disconnected};
 use super::machine::Machine;
-use crate::live::{Input, LiveEnd, LiveEnding, LiveRun, LiveSpec, Order, Output, Stream};
+use crate::asked::{Ask, Asked};
+use crate::live::{Input, LiveEnd, LiveEnding, LiveRun, LiveSpec, Order, Output, Stream, WindowSize};
 use crate::process::HeadTail;
 use crate::wire::live::{self, EVENT_BYTES_MAX, UNACKNOWLEDGED_MAX};
 use crate::wire::response::Failed;
@@ -95,13 +96,26 @@ async fn start(
     let (input, inputs) = mpsc::channel(WAITING);
     let (orders, ordered) = mpsc::channel(WAITING);
     let (end, ending) = LiveEnd::new();
-    let inputs = Inputs::new(inputs, stdin_open || terminal.is_some(), terminal.is_some());
+    let (is_open, is_terminal) = (stdin_open || terminal.is_some(), terminal.is_some());
+    let asked = Asked::new(inputs, ordered, is_open);
+    let inputs = Inputs { from: asked, is_open, is_terminal, pieces: VecDeque::new(), count: 0 };
     let until = begun + timeout + BEYOND;
     // Who waits for the whole command is answered in its time, wherever the runner is.
     let until_at_last = if output_bytes_max.is_some() { until } else { until + AWAY_MAX };
-    let waiting = None;
-    let relay =
-        Relay { given_up, attached, begun, until, until_at_last, last: 0, output, waiting, inputs, ordered };
+    let (waiting, order, size) = (None, None, None);
+    let relay = Relay {
+        given_up,
+        attached,
+        begun,
+        until,
+        until_at_last,
+        last: 0,
+        output,
+        waiting,
+        inputs,
+        order,
+        size,
+    };
     tokio::spawn(relay.run(ending));
     Ok(LiveRun { output: outputs, input, orders, end })
 }
@@ -167,7 +181,7 @@ impl Drop for GivenUp {
 
 /// What a caller sends to standard input, on its way.
 struct Inputs {
-    from: mpsc::Receiver<Input>,
+    from: Asked,
     is_open: bool,
     is_terminal: bool,
     /// Those that the runner has not taken.
@@ -177,13 +191,6 @@ struct Inputs {
 }
 
 impl Inputs {
-    fn new(mut from: mpsc::Receiver<Input>, is_open: bool, is_terminal: bool) -> Self {
-        if !is_open {
-            from.close();
-        }
-        Self { from, is_open, is_terminal, pieces: VecDeque::new(), count: 0 }
-    }
-
     /// Cuts what the caller sends into pieces; `None`: the caller sends no more.
     fn take(&mut self, run: &str, input: Option<Input>) {
         let piece = |at, data, end| live::Input { run: run.to_owned(), at, data: Data(data), end };
@@ -229,7 +236,10 @@ struct Relay {
     /// Output that the caller has no room for yet.
     waiting: Option<Output>,
     inputs: Inputs,
-    ordered: mpsc::Receiver<Order>,
+    /// An order that the runner is not told yet.
+    order: Option<Order>,
+    /// The size that the terminal was given last.
+    size: Option<WindowSize>,
 }
 
 /// A piece of input on its way.
@@ -255,12 +265,15 @@ impl Relay {
     /// Relays until the end; the outer error is that the end is not known.
     async fn relay(&mut self) -> Result<Result<ExecResult>> {
         let mut feeding: Feeding = None;
-        let mut has_orders = true;
         let caller = self.output.clone();
         loop {
-            if feeding.is_none() && !self.attached.link().has_ended() {
-                feeding = self.next_feeding();
+            if !self.attached.link().has_ended() {
+                if let Some(order) = self.order.take() {
+                    self.tell(order);
+                }
+                feeding = feeding.or_else(|| self.next_feeding());
             }
+            let takes_input = self.inputs.is_open && self.inputs.pieces.is_empty();
             tokio::select! {
                 event = self.attached.next(), if self.waiting.is_none() => match event {
                     Some(event) => {
@@ -294,12 +307,9 @@ impl Relay {
                         }
                     }
                 }
-                input = self.inputs.from.recv(), if self.inputs.is_open && self.inputs.pieces.is_empty() => {
-                    self.inputs.take(&self.given_up.run, input);
-                }
-                order = self.ordered.recv(), if has_orders => match order {
-                    Some(order) => self.order(order),
-                    None => has_orders = false,
+                ask = self.inputs.from.next(takes_input), if self.order.is_none() => match ask {
+                    Ask::Order(order) => self.order = Some(order),
+                    Ask::Input(input) => self.inputs.take(&self.given_up.run, input),
                 },
                 () = tokio::time::sleep_until(self.until) => {
                     return Err(refused(ErrorKind::Timeout, "the runner did not tell the end of the command in time"));
@@ -335,7 +345,10 @@ impl Relay {
         self.attached.link().tell(&Request::Ack(live::Ack { run, seq: self.last }));
     }
 
-    fn order(&self, order: Order) {
+    fn tell(&mut self, order: Order) {
+        if let Order::Resize(size) = order {
+            self.size = Some(size);
+        }
         let run = self.given_up.run.clone();
         self.attached.link().tell(&match order {
             Order::Signal(signal) => Request::Signal(live::SendSignal { run, signal }),
@@ -366,6 +379,10 @@ impl Relay {
             match ask(&link, &attach, PATIENCE).await {
                 Ok(()) => {
                     self.attached = attached;
+                    // It may have been on its way when the connection was lost; the same size again is nothing to the command.
+                    if let Some(size) = self.size {
+                        self.tell(Order::Resize(size));
+                    }
                     self.until = self.until.max(Instant::now() + BEYOND).min(self.until_at_last);
                     return Ok(());
                 }

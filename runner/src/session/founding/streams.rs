@@ -11,7 +11,7 @@ use sandbox::wire::live::EVENT_BYTES_MAX;
 use sandbox::wire::response::Failed;
 use sandbox::wire::{Data, Response};
 use sandbox::{ErrorKind, Sandbox, UserId};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 /// Processes of one connection, at most.
@@ -53,7 +53,8 @@ struct Entry {
     kind: Kind,
     /// Input on its way, with the room that it takes; `None` when no more is taken.
     input: Option<mpsc::UnboundedSender<(Input, Option<OwnedSemaphorePermit>)>>,
-    size: mpsc::Sender<WindowSize>,
+    /// The last size that its terminal was given.
+    size: watch::Sender<Option<WindowSize>>,
     /// The process is to be killed.
     killed: CancellationToken,
     /// More input came than is kept.
@@ -63,7 +64,7 @@ struct Entry {
 /// The runner's ends of an [`Entry`].
 struct Ends {
     input: mpsc::UnboundedReceiver<(Input, Option<OwnedSemaphorePermit>)>,
-    size: mpsc::Receiver<WindowSize>,
+    size: watch::Receiver<Option<WindowSize>>,
     killed: CancellationToken,
     flooded: CancellationToken,
 }
@@ -113,7 +114,7 @@ impl Streams {
             return Err(Failed::new(ErrorKind::Busy, message));
         }
         let (input, inputs) = mpsc::unbounded_channel();
-        let (size, sizes) = mpsc::channel(1);
+        let (size, sizes) = watch::channel(None);
         let (killed, flooded) = (CancellationToken::new(), CancellationToken::new());
         let ends = Ends { input: inputs, size: sizes, killed: killed.clone(), flooded: flooded.clone() };
         table.insert(name.to_owned(), Entry { kind, input: Some(input), size, killed, flooded });
@@ -133,10 +134,10 @@ impl Streams {
         }
     }
 
-    /// Gives a terminal another size, unless one is on its way.
+    /// Gives a terminal another size.
     pub(super) fn resize(&self, name: &str, size: WindowSize) {
         if let Some(entry) = self.table.lock().as_ref().and_then(|table| table.get(name)) {
-            let _on_its_way = entry.size.try_send(size);
+            entry.size.send_replace(Some(size));
         }
     }
 
@@ -181,7 +182,9 @@ impl Drop for Place {
 /// Tells of a process until it ends.
 async fn relay(kind: Kind, place: Place, run: LiveRun, ends: Ends, pushes: mpsc::Sender<String>) {
     let LiveRun { mut output, input, orders, mut end } = run;
-    let Ends { input: inputs, size: mut sizes, killed, flooded } = ends;
+    let Ends { input: inputs, size, killed, flooded } = ends;
+    let mut sizes = Sizes { size, orders };
+    let before_input = sizes.clone();
     let name = place.name.clone();
     let tell = async |push: Push| pushes.send(push.to_text()).await;
     let speak = async {
@@ -197,8 +200,8 @@ async fn relay(kind: Kind, place: Place, run: LiveRun, ends: Ends, pushes: mpsc:
         end.wait().await
     };
     let resize = async {
-        while let Some(size) = sizes.recv().await {
-            let _ended = orders.send(Order::Resize(size)).await;
+        while sizes.size.changed().await.is_ok() {
+            sizes.tell().await;
         }
         std::future::pending::<()>().await;
     };
@@ -207,7 +210,7 @@ async fn relay(kind: Kind, place: Place, run: LiveRun, ends: Ends, pushes: mpsc:
             Ok(result) => (result.exit_code, None),
             Err(error) => (-1, Some(error.message().to_owned())),
         },
-        () = feed(inputs, input) => (-1, None),
+        () = feed(inputs, input, before_input) => (-1, None),
         () = resize => (-1, None),
         () = killed.cancelled() => (-1, None),
         () = flooded.cancelled() => {
@@ -224,13 +227,34 @@ async fn relay(kind: Kind, place: Place, run: LiveRun, ends: Ends, pushes: mpsc:
     let _gone = pushes.send(push.to_text()).await;
 }
 
-/// Passes input on. Ends [`ENDING`] after the end of the input, when the process should have ended as well.
+/// The sizes of a terminal, on their way.
+#[derive(Clone)]
+struct Sizes {
+    size: watch::Receiver<Option<WindowSize>>,
+    orders: mpsc::Sender<Order>,
+}
+
+impl Sizes {
+    /// Passes on the last size; the same one again is nothing to the command.
+    async fn tell(&mut self) {
+        let size = *self.size.borrow_and_update();
+        if let Some(size) = size {
+            let _ended = self.orders.send(Order::Resize(size)).await;
+        }
+    }
+}
+
+/// Passes input on, behind the size that came before it. Ends [`ENDING`] after the end of the input, when the process should have ended as well.
 async fn feed(
     mut inputs: mpsc::UnboundedReceiver<(Input, Option<OwnedSemaphorePermit>)>,
     input: mpsc::Sender<Input>,
+    mut sizes: Sizes,
 ) {
     let mut has_ended = false;
     while let Some((piece, _room)) = inputs.recv().await {
+        if sizes.size.has_changed().unwrap_or(false) {
+            sizes.tell().await;
+        }
         // In small pieces: what the process has taken may wait behind it once more.
         let mut bytes = match piece {
             Input::Bytes(bytes) => bytes,
