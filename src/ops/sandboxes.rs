@@ -164,8 +164,12 @@ impl Service {
             // Not in a thread that others need: any number of requests may wait here.
             while self.store.workspaces().occupants(id) > 0 && Instant::now() < until {
                 tokio::time::sleep(LOOK).await;
-                // Again and again: a run that waited for a permit may begin meanwhile.
+                // Again and again: a run that waited for a permit may begin meanwhile, and one that has just ended may be looked
+                // through for changes to decide about.
                 self.under_way.stop(id);
+                if self.under_way.count(id) == (0, 0) {
+                    self.table.discard_in(id);
+                }
             }
         }
         self.wait_for_leaving(id, until).await;

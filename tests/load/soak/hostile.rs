@@ -132,7 +132,10 @@ impl Hostile {
     /// Removes everything that the user has: runs under way, what waits for a decision, trees and snapshots.
     pub(super) fn remove(&self, client: &Client) {
         let removed = client.delete(&format!("{}?force=true&snapshots=true", self.workspace())).unwrap();
-        assert!(removed.is_success() || removed.status == 404, "{}: {}", self.user, removed.text());
+        if !removed.is_success() && removed.status != 404 {
+            let runs = client.get(&format!("{}/exec", self.workspace())).unwrap();
+            panic!("{}: {}; its runs: {}", self.user, removed.text(), runs.text());
+        }
         let _ = client.delete(&format!("{}?scope=overlay", self.skill())).unwrap();
     }
 

@@ -135,6 +135,26 @@ fn a_run_that_waits_for_its_place_does_not_keep_a_workspace_from_being_removed_b
 }
 
 #[test]
+fn a_run_that_is_about_to_wait_for_a_decision_does_not_keep_a_workspace_from_being_removed_by_force() {
+    let service = Service::start();
+    if !landlocked(&service.client) {
+        return;
+    }
+    let (client, tree) = (&service.client, workspace("u", "a"));
+    let many = "mkdir d && cd d && for i in $(seq 20000); do : > f$i; done";
+    let run = json!({"shell": many, "commit": "ask"});
+    let runs = || client.get(&tree).ok()["data"]["runs"] == 1;
+    std::thread::scope(|scope| {
+        let asking = scope.spawn(|| client.post_json(format!("{tree}/exec"), &run).status);
+        wait("the run does not start", || runs() || asking.is_finished());
+        // Its command is over then, and its changes are being looked through.
+        wait("the run does not end", || !runs());
+        assert_eq!(client.delete(format!("{tree}?force=true")).ok()["removed"], true);
+        assert_eq!(asking.join().unwrap(), 200);
+    });
+}
+
+#[test]
 fn all_workspaces_go_only_when_it_is_said_in_full() {
     let service = Service::start();
     let client = &service.client;
