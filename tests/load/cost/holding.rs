@@ -41,6 +41,8 @@ pub(super) const HELD: &[Spending] = &[
     Spending { name: "terminals", at_once: 1, prepare: small, spend: terminals, is_spent: refused },
     Spending { name: "undecided runs", at_once: 1, prepare: small, spend: undecided, is_spent: refused },
     Spending { name: "memory", at_once: 4, prepare: small, spend: memory, is_spent: refused },
+    Spending { name: "bytes that runs write", at_once: 2, prepare: small, spend: writing, is_spent: written },
+    Spending { name: "supervised calls", at_once: 4, prepare: small, spend: supervised, is_spent: refused },
     Spending { name: "temporary files", at_once: 4, prepare: small, spend: temporary, is_spent: refused },
     Spending { name: "copies", at_once: 10, prepare: large_skill, spend: copies, is_spent: refused },
     Spending { name: "processor time", at_once: 2, prepare: small, spend: processor, is_spent: refused },
@@ -167,6 +169,49 @@ fn until_limited(arena: &Arena, run: &Value, limit: &str) {
 fn memory(arena: &Arena, _: usize) {
     let line = "exec python3 -c 'held = []\nwhile True: held.append(bytearray(1 << 20))'";
     until_limited(arena, &json!({ "shell": line, "timeout_ms": LONG_MS }), "memory");
+}
+
+/// Over and over the same 32 MiB, whose writing counts each time.
+fn writing(arena: &Arena, number: usize) {
+    let client = client(arena);
+    let line = format!(
+        "while :; do dd if=/dev/zero of=w{number} bs=1M count=32 conv=notrunc status=none; printf x; done"
+    );
+    let run = json!({ "shell": line, "timeout_ms": 1_500 });
+    while !is_over(arena) {
+        if let Ok(answer) = client.post(&format!("{TREE}/exec"), &run)
+            && answer.status == 200
+        {
+            let times = answer.json()["data"]["stdout"].as_str().map_or(0, str::len);
+            arena.refused.fetch_add(times, Ordering::Relaxed);
+        }
+    }
+}
+
+/// More than may be written at once, 128 MiB.
+fn written(arena: &Arena) -> bool {
+    arena.refused.load(Ordering::Relaxed) > 4
+}
+
+/// Calls that a supervisor answers at tier `landlock`, by several processes without end.
+const SUPERVISED: &str = "
+import os
+os.fork()
+os.fork()
+while True: os.chmod('f', 0o600)
+";
+
+fn supervised(arena: &Arena, _: usize) {
+    let client = client(arena);
+    let run = json!({ "command": "python3", "args": ["-ISc", SUPERVISED], "timeout_ms": 500 });
+    while !is_over(arena) {
+        if let Ok(answer) = client.post(&format!("{TREE}/exec"), &run)
+            && answer.status == 200
+            && answer.json()["data"]["timed_out"] == true
+        {
+            spent(arena);
+        }
+    }
 }
 
 fn processor(arena: &Arena, _: usize) {
