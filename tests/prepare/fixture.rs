@@ -346,6 +346,16 @@ impl Fixture {
         std::fs::read_to_string(self.work().join(path)).unwrap_or_default()
     }
 
+    /// Waits until `path` is there.
+    pub(crate) async fn gets(&self, path: &str) {
+        let there = async {
+            while !self.has(path) {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), there).await.expect("it never comes");
+    }
+
     pub(crate) fn has(&self, path: &str) -> bool {
         self.work().join(path).symlink_metadata().is_ok()
     }

@@ -231,20 +231,20 @@ async fn a_line_that_is_back_in_time_loses_nothing_and_one_that_is_not_loses_the
         for line in [Line::Cut, Line::Silent] {
             let fixture = bench.fixture();
             let trouble = async {
-                sleep(TTL / 4).await;
+                fixture.gets("begun").await;
                 bench.set(line);
                 sleep(TTL / 2).await;
                 bench.set(Line::Open);
             };
-            let round = fixture.prepare(Ask::script("sleep 1.5; touch ran"));
+            let round = fixture.prepare(Ask::script("touch begun; sleep 1.5; touch ran"));
             let (_, ()) = tokio::join!(timeout(MINUTE, round), trouble);
             assert!(fixture.has("ran"), "{}: {line:?}", bench.name);
 
             let trouble = async {
-                sleep(TTL / 4).await;
+                fixture.gets("again").await;
                 bench.set(line);
             };
-            let round = fixture.try_prepare(Ask::script("sleep 4; touch too-late"));
+            let round = fixture.try_prepare(Ask::script("touch again; sleep 4; touch too-late"));
             let (ended, ()) = tokio::join!(timeout(MINUTE, round), trouble);
             assert_eq!(why(ended.unwrap()), Initialising::Lost, "{}: {line:?}", bench.name);
             bench.set(Line::Open);
@@ -262,6 +262,7 @@ async fn a_line_that_comes_and_goes_loses_nothing_while_it_is_there_often_enough
     for bench in benches().await {
         let fixture = bench.fixture();
         let flapping = async {
+            fixture.gets("begun").await;
             loop {
                 sleep(TTL / 8).await;
                 bench.set(Line::Cut);
@@ -270,7 +271,7 @@ async fn a_line_that_comes_and_goes_loses_nothing_while_it_is_there_often_enough
             }
         };
         tokio::select! {
-            prepared = fixture.try_prepare(Ask::script("sleep 3; touch ran")) => drop(prepared.unwrap()),
+            prepared = fixture.try_prepare(Ask::script("touch begun; sleep 3; touch ran")) => drop(prepared.unwrap()),
             () = flapping => {}
         }
         assert!(fixture.has("ran"), "{}", bench.name);
@@ -282,10 +283,12 @@ async fn a_token_that_was_replaced_ends_the_round_and_the_other_one_keeps_the_le
     for bench in benches().await {
         let fixture = bench.fixture();
         let replaced = async {
+            fixture.gets("begun").await;
             sleep(TTL / 4).await;
             bench.replace().await;
         };
-        let (ended, ()) = tokio::join!(fixture.try_prepare(Ask::script("sleep 2; touch ran")), replaced);
+        let (ended, ()) =
+            tokio::join!(fixture.try_prepare(Ask::script("touch begun; sleep 2; touch ran")), replaced);
         assert_eq!(why(ended), Initialising::Lost, "{}", bench.name);
         assert!(bench.direct.renew(KEY, "another", MINUTE).await.unwrap(), "the loser has freed nothing");
         sleep(Duration::from_secs(2)).await;
