@@ -26,8 +26,11 @@ enum Phase {
 struct State {
     phase: Phase,
     url: String,
-    /// Workers that wait: for the end of a pause or of a replacement, or because they have verified.
+    /// Workers that wait for the end of a pause.
     waiting: usize,
+    /// How many have compared their trees with their models, at the end. Of those that wait, some may not have noticed yet that
+    /// a pause is over.
+    verified: usize,
     /// How many replacements there were.
     generation: usize,
     is_replacing: bool,
@@ -49,6 +52,7 @@ impl Control {
             phase: Phase::Working,
             url: url.to_owned(),
             waiting: 0,
+            verified: 0,
             generation: 0,
             is_replacing: false,
         };
@@ -121,10 +125,10 @@ impl Control {
     /// Has every worker compare its trees with their models, and returns when all have.
     pub(super) fn verify(&self) {
         let mut state = self.state.lock().unwrap();
-        (state.phase, state.waiting) = (Phase::Verifying, 0);
+        state.phase = Phase::Verifying;
         let began = Instant::now();
-        while state.waiting < self.workers {
-            assert!(began.elapsed() < STEP, "{} of {} workers have verified", state.waiting, self.workers);
+        while state.verified < self.workers {
+            assert!(began.elapsed() < STEP, "{} of {} workers have verified", state.verified, self.workers);
             state = self.changed.wait_timeout(state, Duration::from_secs(1)).unwrap().0;
         }
         state.phase = Phase::Ended;
@@ -134,7 +138,7 @@ impl Control {
     /// Tells that this worker has verified; returns when all have.
     pub(super) fn verified(&self) {
         let mut state = self.state.lock().unwrap();
-        state.waiting += 1;
+        state.verified += 1;
         self.changed.notify_all();
         drop(self.changed.wait_while(state, |state| state.phase == Phase::Verifying).unwrap());
     }
