@@ -1,22 +1,21 @@
 //! Commands on a runner in which a caller takes part. They go on from one connection of the runner to the next.
 
-use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::PATIENCE;
 use super::exec::{BEYOND, TIMEOUT, refused, request, result, sentence};
+use super::inputs::Inputs;
 use super::link::{Attached, Call, Link, disconnected};
 use super::machine::Machine;
 use crate::asked::{Ask, Asked};
-use crate::live::{Input, LiveEnd, LiveEnding, LiveRun, LiveSpec, Order, Output, Stream, WindowSize};
+use crate::live::{LiveEnd, LiveEnding, LiveRun, LiveSpec, Order, Output, Stream, WindowSize};
 use crate::process::HeadTail;
-use crate::wire::live::{self, EVENT_BYTES_MAX, UNACKNOWLEDGED_MAX};
+use crate::wire::live::{self, UNACKNOWLEDGED_MAX};
 use crate::wire::response::Failed;
 use crate::wire::{Data, Request, Response, request as asked};
 use crate::{Error, ErrorKind, ExecResult, ExecSpec, OUTPUT_BYTES_MAX, Result};
@@ -98,7 +97,7 @@ async fn start(
     let (end, ending) = LiveEnd::new();
     let (is_open, is_terminal) = (stdin_open || terminal.is_some(), terminal.is_some());
     let asked = Asked::new(inputs, ordered, is_open);
-    let inputs = Inputs { from: asked, is_open, is_terminal, pieces: VecDeque::new(), count: 0 };
+    let inputs = Inputs::new(asked, is_open, is_terminal);
     let until = begun + timeout + BEYOND;
     // Who waits for the whole command is answered in its time, wherever the runner is.
     let until_at_last = if output_bytes_max.is_some() { until } else { until + AWAY_MAX };
@@ -179,48 +178,6 @@ impl Drop for GivenUp {
     }
 }
 
-/// What a caller sends to standard input, on its way.
-struct Inputs {
-    from: Asked,
-    is_open: bool,
-    is_terminal: bool,
-    /// Those that the runner has not taken.
-    pieces: VecDeque<live::Input>,
-    /// Bytes, and ends, which count as one each, that came from the caller so far.
-    count: u64,
-}
-
-impl Inputs {
-    /// Cuts what the caller sends into pieces; `None`: the caller sends no more.
-    fn take(&mut self, run: &str, input: Option<Input>) {
-        let piece = |at, data, end| live::Input { run: run.to_owned(), at, data: Data(data), end };
-        match input {
-            Some(Input::Bytes(mut bytes)) => {
-                while !bytes.is_empty() {
-                    let part = bytes.split_to(bytes.len().min(EVENT_BYTES_MAX));
-                    let length = part.len() as u64;
-                    self.pieces.push_back(piece(self.count, part, false));
-                    self.count += length;
-                }
-            }
-            Some(Input::End) => {
-                self.pieces.push_back(piece(self.count, Bytes::new(), true));
-                self.count += 1;
-                if !self.is_terminal {
-                    self.close();
-                }
-            }
-            None if self.is_terminal => self.close(),
-            None => self.take(run, Some(Input::End)),
-        }
-    }
-
-    fn close(&mut self) {
-        self.is_open = false;
-        self.from.close();
-    }
-}
-
 /// A run between its caller and its runner.
 struct Relay {
     given_up: GivenUp,
@@ -273,7 +230,7 @@ impl Relay {
                 }
                 feeding = feeding.or_else(|| self.next_feeding());
             }
-            let takes_input = self.inputs.is_open && self.inputs.pieces.is_empty();
+            let takes_input = self.inputs.takes_more();
             tokio::select! {
                 event = self.attached.next(), if self.waiting.is_none() => match event {
                     Some(event) => {
@@ -307,7 +264,7 @@ impl Relay {
                         }
                     }
                 }
-                ask = self.inputs.from.next(takes_input), if self.order.is_none() => match ask {
+                ask = self.inputs.asked.next(takes_input), if self.order.is_none() => match ask {
                     Ask::Order(order) => self.order = Some(order),
                     Ask::Input(input) => self.inputs.take(&self.given_up.run, input),
                 },

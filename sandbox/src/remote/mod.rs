@@ -10,6 +10,7 @@ mod answer;
 mod cutting;
 mod exec;
 mod files;
+mod inputs;
 mod link;
 mod live;
 mod machine;
