@@ -158,8 +158,6 @@ fn changing(scene: &Scene<'_>) -> Finding {
         let ways = holder.told(&format!("wrote-{written}"));
         assert_ne!(ways, "0", "the control: nothing was written");
     };
-    // The process that was left writes by then, if it lives.
-    std::thread::sleep(paced(Duration::from_millis(700)));
     for expected in ["baseline\n", "request!\n"] {
         forge();
         let ran = scene.client().post_json(format!("{skill}/exec"), &json!({ "shell": "cat data.txt" })).ok();

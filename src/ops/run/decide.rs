@@ -62,7 +62,7 @@ impl Recorded {
 }
 
 /// Removes a copy in a thread that may wait.
-fn drop_aside(pending: Pending) {
+fn drop_aside(mut pending: Pending) {
     pending.prepared.begin_to_leave();
     tokio::task::spawn_blocking(move || {
         let Pending { prepared, permit } = pending;

@@ -286,8 +286,8 @@ fn told(mut result: ExecResult<Confined>, absorbed: &Absorbed) -> ExecResult<Con
 
 /// Removes what was made for a run while `answer` is on its way. The permit is free only afterwards, so that no more than a
 /// bounded number of runs wait to be cleaned up.
-fn clean_up<T>(permit: Permit, view: PreparedRun, answer: T) -> T {
-    // Before the answer: who has it may remove or replace the workspace next.
+fn clean_up<T>(permit: Permit, mut view: PreparedRun, answer: T) -> T {
+    // Before the answer: who has it may remove or replace the workspace next, publish another baseline, or begin a run.
     view.begin_to_leave();
     tokio::task::spawn_blocking(move || {
         drop(view);

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsString;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 use policy::TreeId;
@@ -160,6 +161,14 @@ pub(crate) struct CopyState {
     pub(crate) is_exposed: bool,
 }
 
+impl CopyState {
+    /// What the copy takes; `None` when there is nothing that a next run could begin with.
+    fn taken(&self) -> Option<Taken> {
+        let copy = self.made.as_ref().filter(|_| !self.is_doubtful)?;
+        Some(Taken { copies: 1, entries: copy.before.len() as u64, bytes: copy.taken().bytes })
+    }
+}
+
 /// The copies of all skills.
 #[derive(Default)]
 pub(crate) struct Copies {
@@ -185,6 +194,8 @@ pub(crate) struct CopyLease {
     copies: Arc<Copies>,
     id: TreeId,
     copy: Arc<SkillCopy>,
+    /// Whether the run counts no more.
+    has_left: AtomicBool,
 }
 
 impl Copies {
@@ -201,7 +212,8 @@ impl Copies {
         });
         place.runs += 1;
         place.used = used;
-        CopyLease { copies: Arc::clone(self), id: id.clone(), copy: Arc::clone(&place.copy) }
+        let copy = Arc::clone(&place.copy);
+        CopyLease { copies: Arc::clone(self), id: id.clone(), copy, has_left: AtomicBool::new(false) }
     }
 
     /// How many runs are in the copy of `id`.
@@ -230,13 +242,22 @@ impl Copies {
 }
 
 impl Table {
+    /// Notes that a run has left the copy of `id`, of which `taken` is known, if anything.
+    fn count_out(&mut self, id: &TreeId, taken: Option<Option<Taken>>) {
+        let Some(place) = self.places.get_mut(id) else { return };
+        place.runs = place.runs.saturating_sub(1);
+        if let Some(Some(taken)) = taken {
+            place.taken = taken;
+        }
+    }
+
     /// Takes out the copy of `id` when no run is in it. Its name is free before the table is: the next copy of the skill has
     /// the same.
     fn throw_away(&mut self, id: &TreeId) -> Option<Trash> {
         if self.places.get(id)?.runs > 0 {
             return None;
         }
-        // Without a run, no thread that holds the lock of the copy waits for the table.
+        // Who holds the lock of a copy and waits for the table is a run that counts.
         let place = self.places.remove(id)?;
         let made = place.copy.copy.lock().made.take();
         made.and_then(|mut copy| copy.trash.throw_away())
@@ -261,30 +282,30 @@ impl CopyLease {
     pub(crate) fn is_alone(&self) -> bool {
         self.copies.runs(&self.id) <= 1
     }
+
+    /// Says that the run has nothing more to do with the copy, whose `state` the caller holds: from now on another run may
+    /// find it alone. The lease itself may be dropped when its caller has been answered. Once is enough.
+    pub(crate) fn leave(&self, state: &CopyState) {
+        if !self.has_left.swap(true, Ordering::Relaxed) {
+            self.copies.table.lock().count_out(&self.id, Some(state.taken()));
+        }
+    }
 }
 
 impl Drop for CopyLease {
     fn drop(&mut self) {
         // Another run that works on the copy is in it, and tells when it leaves.
-        let taken = self.copy.copy.try_lock().map(|state| {
-            let copy = state.made.as_ref().filter(|_| !state.is_doubtful);
-            copy.map(|copy| Taken { copies: 1, entries: copy.before.len() as u64, bytes: copy.taken().bytes })
-        });
+        let taken = self.copy.copy.try_lock().map(|state| state.taken());
         let gone = {
             let mut table = self.copies.table.lock();
-            let Some(place) = table.places.get_mut(&self.id) else { return };
-            place.runs = place.runs.saturating_sub(1);
-            match taken {
-                Some(Some(taken)) => place.taken = taken,
-                // Nothing is kept that a next run could not begin with.
-                Some(None) if place.runs == 0 => {
-                    let unfit = table.throw_away(&self.id);
-                    drop(table);
-                    return drop(unfit);
-                }
-                Some(None) | None => {}
+            if !*self.has_left.get_mut() {
+                table.count_out(&self.id, taken);
             }
-            table.beyond_bounds()
+            // Nothing is kept that a next run could not begin with.
+            let is_this = |place: &Place| Arc::ptr_eq(&place.copy, &self.copy);
+            let is_unfit = taken == Some(None) && table.places.get(&self.id).is_some_and(is_this);
+            let unfit = if is_unfit { table.throw_away(&self.id) } else { None };
+            unfit.map_or_else(|| table.beyond_bounds(), |trash| vec![trash])
         };
         // Not under the lock: to remove a copy takes time.
         drop(gone);

@@ -26,7 +26,8 @@ use crate::stat::Use;
 const BATCH: usize = 128;
 
 impl PreparedRun {
-    /// Takes what the command did into the overlay. Nothing may run in the view any more.
+    /// Takes what the command did into the overlay. Nothing may run in the view any more: from now on the next run in a copy
+    /// does not find this one beside it.
     ///
     /// A skill that would become larger than it may be stays as it was, which [`Absorbed::refused`] tells. The work is done
     /// in batches, between which other requests go on: an entry that a request changes before its batch gives way to the
@@ -45,7 +46,10 @@ impl PreparedRun {
                 By::Live(_) => Ok(()),
                 By::Copy(copy) => self.absorb_own(&seen.id, copy, &mut absorbed),
                 By::Shared(lease) => {
-                    self.absorb_shared(&seen.id, &mut lease.copy().copy.lock(), &mut absorbed)
+                    let mut state = lease.copy().copy.lock();
+                    let taken = self.absorb_shared(&seen.id, &mut state, &mut absorbed);
+                    lease.leave(&state);
+                    taken
                 }
             };
             // One that fails costs the others nothing.

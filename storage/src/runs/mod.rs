@@ -104,9 +104,11 @@ impl PreparedRun {
         self.is_over.store(true, Ordering::Relaxed);
     }
 
-    /// Says that the command is over and nothing more will be absorbed: it remains to drop this, and a request that
+    /// Says that the command is over and nothing more will be absorbed, and gives back the seats in live views, so that the
+    /// next run is not beside this one and begins with the current baseline. It remains to drop this, and a request that
     /// waits for the sandbox to be empty need not be refused ([`Workspaces::leaving`](crate::Workspaces::leaving)).
-    pub fn begin_to_leave(&self) {
+    pub fn begin_to_leave(&mut self) {
+        self.skills.retain(|seen| !matches!(seen.by, By::Live(_)));
         self.occupant.begin_to_leave();
     }
 

@@ -137,6 +137,25 @@ fn a_run_that_began_with_a_baseline_keeps_it_beside_one_that_begins_later() {
 }
 
 #[test]
+fn a_run_that_is_over_and_still_being_cleaned_up_keeps_no_baseline_for_the_next() {
+    let fixture = published();
+    let mut first = begin(&fixture);
+    let place = tree(&first);
+    first.absorb().unwrap();
+    first.begin_to_leave();
+    fixture.baseline("s", &Tree::of(&[("f", "new")]));
+    let second = begin(&fixture);
+    assert_eq!(Tree::on_disk(&place), seen(&fixture));
+    assert_eq!(fs::read_to_string(place.join("f")).unwrap(), "new");
+    // One that is dropped late is not counted out twice.
+    drop(first);
+    fixture.baseline("s", &Tree::of(&[("f", "newest")]));
+    let third = begin(&fixture);
+    assert_eq!(fs::read_to_string(place.join("f")).unwrap(), "new");
+    drop((second, third));
+}
+
+#[test]
 fn what_is_removed_does_not_stay_in_a_copy() {
     let fixture = published();
     put(&fixture.skill("u", "s"), "secret", "2");

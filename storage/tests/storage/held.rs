@@ -65,6 +65,27 @@ fn what_is_changed_in_a_copy_while_no_run_is_in_it_is_undone_before_the_next() {
 }
 
 #[test]
+fn a_run_that_is_over_and_still_being_cleaned_up_shields_no_change_from_the_next() {
+    let fixture = published();
+    let _holder = other(&fixture);
+    let mut run = begin(&fixture);
+    let place = run.view().tree.clone();
+    let held = open(&run, "f");
+    run.note_end();
+    run.absorb().unwrap();
+    run.begin_to_leave();
+    held.write_all_at(b"other", 0).unwrap();
+    let next = begin(&fixture);
+    assert_eq!(fs::read_to_string(place.join("f")).unwrap(), "first");
+    // What is dropped late takes nothing from a run that is there.
+    drop(run);
+    next.note_end();
+    assert_eq!(next.absorb().unwrap().modified, 0);
+    assert_eq!(read(&fixture.skill("u", "s"), "f").unwrap(), "first");
+    assert_eq!(Tree::on_disk(&place), Tree::through(&fixture.skill("u", "s")));
+}
+
+#[test]
 fn a_further_name_that_a_command_gave_to_a_file_is_one_of_another_file_in_the_next_run() {
     let fixture = published();
     let home = fixture.root().join(".filesecbox/packages/u/agent");

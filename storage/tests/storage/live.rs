@@ -280,6 +280,22 @@ fn three(text: &str) -> (String, String, String) {
 }
 
 #[test]
+fn a_run_that_is_over_and_still_being_cleaned_up_keeps_no_baseline() {
+    every_way(|fixture| {
+        let files = fixture.skill("u", "s");
+        let mut command = fixture.command(&s());
+        fixture.baseline("s", &Tree::of(&[("f", "newer")]));
+        assert_eq!(read(&files, "f").unwrap(), "1");
+        command.run.begin_to_leave();
+        assert_eq!(read(&files, "f").unwrap(), "newer");
+        let next = fixture.command(&s());
+        assert_eq!(look(&next, "f"), "newer");
+        drop(command);
+        assert_eq!((read(&files, "f").unwrap(), look(&next, "f")), ("newer".to_owned(), "newer".to_owned()));
+    });
+}
+
+#[test]
 fn an_idle_view_of_a_former_baseline_is_seen_by_nobody() {
     every_way(|fixture| {
         let files = fixture.skill("u", "s");

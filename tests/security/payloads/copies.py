@@ -42,8 +42,9 @@ def reaching_the_kept_copy_of_another(evil, *directories):
 
 
 def hold(evil):
-    """Takes an open file from another run, and writes to it each time that it is told, until it is told to stop. The name of
-    the told file is `write-1`, `write-2`, …, the answer `wrote-1`, `wrote-2`, …"""
+    """Takes an open file from another run, and a connection to a process that the other left. Each time that it is told, it
+    writes to the file and has the process write, until it is told to stop. The name of the told file is `write-1`,
+    `write-2`, …, the answer `wrote-1`, `wrote-2`, …"""
     home = os.environ["HOME"]
     end = socket.socket(socket.AF_UNIX)
     attempt(os.unlink, home + "/s")
@@ -51,7 +52,9 @@ def hold(evil):
     end.listen()
     open("ready", "w").close()
     other = end.accept()[0]
-    _, (held,), _, _ = socket.recv_fds(other, 9, 1)
+    _, (held, descriptor), _, _ = socket.recv_fds(other, 9, 2)
+    left = socket.socket(fileno=descriptor)
+    left.settimeout(paced(30))
     open("taken", "w").close()
     number, until = 1, time.monotonic() + paced(120)
     while not os.path.exists("enough") and time.monotonic() < until:
@@ -60,6 +63,9 @@ def hold(evil):
             continue
         acts = (lambda: forge(held, number), lambda: forge_at(home + "/linked", number))
         ways = [act for act in acts if attempt(act)]
+        # Its end is closed when the process is gone; else it answers when it has written.
+        if attempt(left.send, b"x"):
+            attempt(left.recv, 1)
         with open("telling", "w") as out:
             out.write(str(len(ways)))
         os.rename("telling", f"wrote-{number}")
@@ -82,13 +88,16 @@ def forge_at(path, number):
 
 
 def give(evil):
-    """Gives the open `data.txt` to another run, gives it a second name, and leaves a process that goes on writing to it."""
+    """Gives the open `data.txt` to another run, gives it a second name, and leaves a process that writes to it when it is
+    told."""
     home = os.environ["HOME"]
     held = os.open("data.txt", os.O_RDWR)
     attempt(os.link, "data.txt", home + "/linked")
+    own, others = socket.socketpair()
     end = socket.socket(socket.AF_UNIX)
     end.connect(home + "/s")
-    socket.send_fds(end, [b"x"], [held])
+    socket.send_fds(end, [b"x"], [held, others.fileno()])
+    others.close()
     if os.fork() == 0:
         attempt(os.setsid)
         attempt(os.setpgid, 0, 0)
@@ -96,11 +105,10 @@ def give(evil):
             os._exit(0)
         for descriptor in (0, 1, 2):
             os.close(descriptor)
-        # Until its own run has ended, which does not wait for it.
-        time.sleep(paced(0.5))
-        for _ in range(4000):
+        # Its own run, which does not wait for it, has ended by then.
+        while own.recv(1):
             attempt(forge, held, 0)
-            time.sleep(0.005)
+            own.send(b"x")
         os._exit(0)
 
 
