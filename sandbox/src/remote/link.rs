@@ -20,6 +20,8 @@ use crate::{Error, ErrorKind, Result, SandboxPath, UserId};
 const WAITING_FRAMES: usize = 64;
 /// Bytes of frames that wait to be sent, at most: two of the largest.
 const WAITING_BYTES: usize = 2 * FRAME_BYTES_MAX;
+/// Words without an answer that wait until there is room to send them, at most: some 2 KiB of memory each.
+const WAITING_WORDS: usize = 1024;
 /// The shell of runners that tell none.
 const SHELL: &str = "/bin/sh";
 /// The longest name of a shell, in bytes.
@@ -56,6 +58,8 @@ pub struct Link {
     has_no_way: AtomicBool,
     outgoing: mpsc::Sender<Outgoing>,
     room: Arc<Semaphore>,
+    /// Places for words that wait for room.
+    words: Arc<Semaphore>,
     next: AtomicU64,
     /// Requests that wait for their answers; `None` once the connection has ended.
     pending: Mutex<Option<HashMap<String, Pending>>>,
@@ -150,6 +154,7 @@ impl Link {
             has_no_way: AtomicBool::new(false),
             outgoing,
             room: Arc::new(Semaphore::new(WAITING_BYTES)),
+            words: Arc::new(Semaphore::new(WAITING_WORDS)),
             // Names of two connections are not confused, should a runner mix them up.
             next: AtomicU64::new(getrandom::u64().unwrap_or_default()),
             pending: Mutex::new(Some(HashMap::new())),
@@ -335,7 +340,8 @@ impl Link {
         }
     }
 
-    /// Says something that has no answer, when there is room for it.
+    /// Says something that has no answer, when there is room for it. When too much waits for that, the machine does not read, and
+    /// the connection ends.
     pub(super) fn tell(&self, request: &Request) {
         if self.has_ended() {
             return;
@@ -347,9 +353,14 @@ impl Link {
             (Ok(place), Ok(room)) => return place.send(Outgoing { text, _room: room }),
             _ => text,
         };
+        let Ok(place) = Arc::clone(&self.words).try_acquire_owned() else { return self.end() };
         let (outgoing, room) = (self.outgoing.clone(), Arc::clone(&self.room));
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(send(outgoing, room, text));
+            runtime.spawn(async move {
+                // The connection may have ended.
+                let _ = send(outgoing, room, text).await;
+                drop(place);
+            });
         }
     }
 
@@ -382,6 +393,48 @@ impl Drop for Waiting<'_> {
             self.link.pending.lock().as_mut().is_some_and(|table| table.remove(self.id).is_some());
         if is_waiting && self.was_sent && self.link.is_exact {
             self.link.tell(&Request::Cancel(Cancel { request: self.id.to_owned() }));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn link() -> (Arc<Link>, mpsc::Receiver<Outgoing>) {
+        let register = Register { workspace: "/w".to_owned(), ..Register::default() };
+        Link::new(UserId::parse("u").unwrap(), &register, &[Feature::Exact]).unwrap()
+    }
+
+    fn word(number: usize) -> Request {
+        Request::Cancel(Cancel { request: number.to_string() })
+    }
+
+    #[tokio::test]
+    async fn what_a_machine_is_told_waits_until_it_reads() {
+        let (link, mut frames) = link();
+        let all = WAITING_FRAMES + WAITING_WORDS;
+        (0..all).for_each(|number| link.tell(&word(number)));
+        assert!(!link.has_ended());
+        let mut told = std::collections::BTreeSet::new();
+        for _ in 0..all {
+            told.insert(frames.recv().await.unwrap().text);
+        }
+        assert_eq!(told.len(), all);
+        // Places are free again.
+        (0..all).for_each(|number| link.tell(&word(number)));
+        assert!(!link.has_ended());
+    }
+
+    #[tokio::test]
+    async fn a_machine_that_does_not_read_loses_its_connection() {
+        let (link, frames) = link();
+        (0..=WAITING_FRAMES + WAITING_WORDS).for_each(|number| link.tell(&word(number)));
+        assert!(link.has_ended());
+        // With the connection goes what waited.
+        drop(frames);
+        while link.words.available_permits() < WAITING_WORDS {
+            tokio::task::yield_now().await;
         }
     }
 }

@@ -224,7 +224,8 @@ async fn transmit(
                 send(sink, Message::Ping(Bytes::new())).await
             }
         };
-        if sent.is_err() {
+        // A link ends by itself when too much waits for a machine that does not read.
+        if sent.is_err() || registration.link.has_ended() {
             return;
         }
     }
