@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -21,6 +21,7 @@ use sandbox::{
     ByteStream, DirEntry, ErrorKind, ExecResult, ExecSpec, FileBody, FileInfo, NoneOptions, NoneSandbox,
     Program, ReadOptions, Root, Sandbox, SandboxPath, Version, WriteOptions,
 };
+use tokio::sync::{Semaphore, watch};
 
 /// The key of the fixture's leases.
 pub(crate) const KEY: &str = "agent-sandbox:init:alice/demo";
@@ -43,13 +44,52 @@ pub(crate) struct Watched {
     failing: Mutex<Vec<(&'static str, String)>>,
     /// How long each write takes.
     pub(crate) slow_writes: Mutex<Duration>,
-    /// Commands with the text reach the sandbox so much later, whatever becomes of their caller: as a message in a network.
-    pub(crate) late: Mutex<Option<(String, Duration)>>,
-    /// Writes reach the sandbox so much later, whatever becomes of their caller.
-    pub(crate) late_writes: Mutex<Option<Duration>>,
-    late_written: Arc<AtomicUsize>,
+    /// Calls that reach the sandbox late.
+    pub(crate) late: Arc<Late>,
     /// Every command takes this time of the test's clock and then writes `ran`; no process is started, which would take real time.
     pub(crate) pretended: Mutex<Option<Duration>>,
+}
+
+/// Calls that reach the sandbox when they are told to, whatever becomes of their caller: as messages in a network.
+#[derive(Debug)]
+pub(crate) struct Late {
+    /// Commands with the text are late.
+    pub(crate) commands: Mutex<Option<String>>,
+    /// Whether writes are late.
+    pub(crate) writes: AtomicBool,
+    /// How many have set out and not arrived.
+    under_way: watch::Sender<usize>,
+    arrivals: Semaphore,
+}
+
+impl Default for Late {
+    fn default() -> Self {
+        let (commands, writes) = (Mutex::default(), AtomicBool::default());
+        Self { commands, writes, under_way: watch::Sender::new(0), arrivals: Semaphore::new(0) }
+    }
+}
+
+impl Late {
+    /// Lets a call be under way until it is told to arrive, and done then.
+    async fn bring<T>(&self, call: impl Future<Output = T>) -> T {
+        self.under_way.send_modify(|count| *count += 1);
+        self.arrivals.acquire().await.unwrap().forget();
+        let done = call.await;
+        self.under_way.send_modify(|count| *count -= 1);
+        done
+    }
+
+    /// Waits until a call is under way.
+    pub(crate) async fn sets_out(&self) {
+        self.under_way.subscribe().wait_for(|count| *count > 0).await.unwrap();
+    }
+
+    /// Lets all that is under way arrive, and waits until it is done.
+    pub(crate) async fn arrives(&self) {
+        let count = *self.under_way.borrow();
+        self.arrivals.add_permits(count);
+        self.under_way.subscribe().wait_for(|count| *count == 0).await.unwrap();
+    }
 }
 
 impl Watched {
@@ -62,11 +102,6 @@ impl Watched {
 
     pub(crate) fn fail(&self, method: &'static str, text: &str) {
         self.failing.lock().push((method, text.to_owned()));
-    }
-
-    /// How many writes have come late.
-    pub(crate) fn late_written(&self) -> usize {
-        self.late_written.load(Ordering::Acquire)
     }
 
     pub(crate) fn mend(&self) {
@@ -118,14 +153,13 @@ impl Sandbox for Watched {
         if let Some(takes) = pretended {
             return self.pretend(user, script, takes).await;
         }
-        let late = self.late.lock().clone().filter(|(text, _)| script.contains(text));
-        let Some((_, delay)) = late else { return self.inner.exec(user, spec).await };
-        let (inner, user) = (Arc::clone(&self.inner), user.clone());
-        let on_its_way = async move {
-            tokio::time::sleep(delay).await;
-            inner.exec(&user, spec).await
-        };
-        tokio::spawn(on_its_way).await.unwrap()
+        let is_late = self.late.commands.lock().as_ref().is_some_and(|text| script.contains(text));
+        if !is_late {
+            return self.inner.exec(user, spec).await;
+        }
+        let (late, inner, user) = (Arc::clone(&self.late), Arc::clone(&self.inner), user.clone());
+        let call = async move { late.bring(inner.exec(&user, spec)).await };
+        tokio::spawn(call).await.unwrap()
     }
     async fn read_file(
         &self,
@@ -146,17 +180,13 @@ impl Sandbox for Watched {
         let wait = *self.slow_writes.lock();
         tokio::time::sleep(wait).await;
         self.note("write", path.as_str())?;
-        let late = *self.late_writes.lock();
-        let Some(delay) = late else { return self.inner.write_file(user, path, body, options).await };
-        let (inner, user, path) = (Arc::clone(&self.inner), user.clone(), path.clone());
-        let written = Arc::clone(&self.late_written);
-        let on_its_way = async move {
-            tokio::time::sleep(delay).await;
-            let done = inner.write_file(&user, &path, body, options).await;
-            written.fetch_add(1, Ordering::Release);
-            done
-        };
-        tokio::spawn(on_its_way).await.unwrap()
+        if !self.late.writes.load(Ordering::Acquire) {
+            return self.inner.write_file(user, path, body, options).await;
+        }
+        let (late, inner) = (Arc::clone(&self.late), Arc::clone(&self.inner));
+        let (user, path) = (user.clone(), path.clone());
+        let call = async move { late.bring(inner.write_file(&user, &path, body, options)).await };
+        tokio::spawn(call).await.unwrap()
     }
     async fn stat(&self, user: &UserId, path: &SandboxPath) -> sandbox::Result<FileInfo> {
         self.note("stat", path.as_str())?;
@@ -306,9 +336,7 @@ impl Fixture {
             calls: Mutex::default(),
             failing: Mutex::default(),
             slow_writes: Mutex::default(),
-            late: Mutex::default(),
-            late_writes: Mutex::default(),
-            late_written: Arc::default(),
+            late: Arc::default(),
             pretended: Mutex::default(),
         };
         Self {

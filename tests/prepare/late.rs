@@ -1,15 +1,17 @@
 //! A holder of a lease that comes late, on all three stores: what it has sent does no harm when a later holder has been there.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use filesecbox::config::BootstrapStep;
 use filesecbox::ops::error::Initialising;
 use filesecbox::ops::prepare::configured;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use crate::fixture::{Ask, Fixture, KEY, version};
-use crate::leases::{TTL, benches, why};
+use crate::leases::{MINUTE, benches, why};
 
 /// The commands of a holder reach the sandbox when a later holder has been there: a suspended machine, or a message in a network.
 #[tokio::test(flavor = "multi_thread")]
@@ -20,25 +22,25 @@ async fn what_a_former_holder_has_sent_and_comes_late_does_not_begin() {
         fixture.shelf.put(&v1, &[("SKILL.md", "one")]);
         fixture.shelf.put(&v2, &[("SKILL.md", "two")]);
         fixture.prepare(Ask::versions(&[&v1])).await;
-        let late = Duration::from_millis(2500);
+        let late = &fixture.sandbox.late;
         for (text, ask) in [
             ("touch late", Ask::script("touch late")),
             // Another version in its place, and the one that is there away.
             ("mv ", Ask::versions(&[&v2])),
             ("state.$$", Ask::script("echo of-the-former")),
         ] {
-            *fixture.sandbox.late.lock() = Some((text.to_owned(), late));
+            *late.commands.lock() = Some(text.to_owned());
             let replaced = async {
-                sleep(TTL / 4).await;
+                late.sets_out().await;
                 bench.replace().await;
             };
             let (ended, ()) = tokio::join!(fixture.try_prepare(ask), replaced);
             assert_eq!(why(ended), Initialising::Lost, "{}: {text}", bench.name);
-            *fixture.sandbox.late.lock() = None;
+            *late.commands.lock() = None;
             assert!(bench.direct.release(KEY, "another").await.unwrap());
             fixture.prepare(Ask::versions(&[&v1]).with_script("touch present")).await;
             let (state, projects) = (fixture.state(), fixture.projects());
-            sleep(late).await;
+            timeout(MINUTE, late.arrives()).await.unwrap();
             assert!(fixture.has("present") && !fixture.has("late"), "{}: {text}", bench.name);
             assert_eq!((fixture.state(), fixture.projects()), (state, projects), "{}: {text}", bench.name);
         }
@@ -89,25 +91,20 @@ async fn a_mark_of_a_store_that_has_forgotten_or_of_a_hostile_command_closes_no_
 async fn a_file_that_comes_late(path: &str, ask: impl Fn(&mut Fixture, &str) -> Ask) {
     for bench in benches().await {
         let mut fixture = bench.fixture();
-        let late = Duration::from_millis(2500);
-        *fixture.sandbox.late_writes.lock() = Some(late);
+        let late = Arc::clone(&fixture.sandbox.late);
+        late.writes.store(true, Ordering::Release);
         let replaced = async {
-            sleep(TTL / 4).await;
+            late.sets_out().await;
             bench.replace().await;
         };
         let former = ask(&mut fixture, "of the former");
         let (ended, ()) = tokio::join!(fixture.try_prepare(former), replaced);
         assert_eq!(why(ended), Initialising::Lost, "{}", bench.name);
-        *fixture.sandbox.late_writes.lock() = None;
+        late.writes.store(false, Ordering::Release);
         assert!(bench.direct.release(KEY, "another").await.unwrap());
         let present = ask(&mut fixture, "of the present");
         fixture.prepare(present).await;
-        let written = async {
-            while fixture.sandbox.late_written() == 0 {
-                sleep(Duration::from_millis(20)).await;
-            }
-        };
-        timeout(Duration::from_secs(60), written).await.unwrap();
+        timeout(MINUTE, late.arrives()).await.unwrap();
         assert_eq!(fixture.text(path), "of the present", "{}", bench.name);
         // What came late is where the next round removes it.
         let next = ask(&mut fixture, "of the next");

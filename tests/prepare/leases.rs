@@ -21,8 +21,8 @@ use crate::fixture::{Ask, Fixture, KEY};
 use crate::postgres_server::PostgresServer;
 use crate::support::granted;
 
-pub(crate) const TTL: Duration = Duration::from_millis(1200);
-const MINUTE: Duration = Duration::from_secs(60);
+const TTL: Duration = Duration::from_millis(1200);
+pub(crate) const MINUTE: Duration = Duration::from_secs(60);
 
 /// What the way to a store does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
