@@ -11,8 +11,9 @@ use super::error::Result;
 use super::{Service, search};
 use crate::audit::Entry;
 
-/// How long runs that are over, or killed, may take to go: all those of one request together.
-const LEAVING: Duration = Duration::from_secs(10);
+/// How long runs that are over, or killed, may take to go: all those of one request together. To take in what one did may take
+/// `limits.files.absorb_ms` of it, ten seconds by default.
+pub(super) const LEAVING: Duration = Duration::from_secs(30);
 /// How often it is looked whether they have gone.
 const LOOK: Duration = Duration::from_millis(5);
 

@@ -10,11 +10,9 @@ use storage::{Agent, AgentFacts, Shelf, Use, WorkspaceId};
 use super::Service;
 use super::admission::{Job, Weight};
 use super::error::{Error, Result};
-use super::sandboxes::Removal;
+use super::sandboxes::{LEAVING, Removal};
 use crate::audit::Entry;
 
-/// How long the runs of a user may take to go before the removal goes on without them.
-const LEAVING: Duration = Duration::from_secs(10);
 /// How long killed runs may take to tell their callers, before they are dropped.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(5);

@@ -55,9 +55,6 @@ pub struct PreparedRun {
     id: TreeId,
     view: View,
     temporary: PathBuf,
-    /// The trees that the run sees through a view or a copy: its own tree, or the skills that a run of the workspace
-    /// asked for.
-    skills: Vec<Seen>,
     /// How far the run may let grow what [`PreparedRun::gauges`] measure: the workspace with the home, then each skill.
     ceilings: Vec<Ceiling>,
     /// The mount points that the workspace holds for the run.
@@ -68,8 +65,11 @@ pub struct PreparedRun {
     is_absorbed: AtomicBool,
     /// Whether no process of it lives any more.
     is_over: AtomicBool,
-    /// Given back last: until then no request removes home and workspace.
+    /// Given back when nothing of the run is left in home and workspace: until then no request removes them.
     occupant: Occupant,
+    /// The trees that the run sees through a view or a copy: its own tree, or the skills that a run of the workspace
+    /// asked for. The last to go: to remove the files of a copy may take long, and no workspace stays for that.
+    skills: Vec<Seen>,
 }
 
 /// The runs in the trees of a store. Cloning gives another handle of the same.
@@ -170,5 +170,35 @@ impl Drop for PreparedRun {
                 lease.copy().copy.lock().is_doubtful = true;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use policy::{AgentId, UserId};
+
+    use super::*;
+    use crate::core::options::Options;
+
+    #[test]
+    fn no_workspace_stays_for_the_files_of_a_copy() {
+        let temp = tempfile::tempdir().unwrap();
+        let (store, _) = Store::open(temp.path(), Options::default()).unwrap();
+        let id = TreeId::Workspace(UserId::parse("u").unwrap(), AgentId::parse("a").unwrap());
+        let plan = store.runs().plan(&id, Placement::InPlace, &[]).unwrap();
+        let run = plan.aside().unwrap().prepare().unwrap();
+        let copy = run.view().tree.clone();
+        run.note_end();
+        // While this is held, no run is counted out.
+        let held = store.occupancy().sandboxes.lock();
+        let leaving = std::thread::spawn(move || drop(run));
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(copy.exists(), "it was removed before the run was counted out");
+        drop(held);
+        leaving.join().unwrap();
+        assert!(!copy.exists());
+        assert_eq!(store.workspaces().occupants(&WorkspaceId::of(&id)), 0);
     }
 }
