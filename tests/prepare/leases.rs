@@ -260,7 +260,9 @@ async fn a_line_that_is_back_in_time_loses_nothing_and_one_that_is_not_loses_the
 #[tokio::test(flavor = "multi_thread")]
 async fn a_line_that_comes_and_goes_loses_nothing_while_it_is_there_often_enough() {
     for bench in benches().await {
-        let fixture = bench.fixture();
+        let mut fixture = bench.fixture();
+        // Many times as long as the line is cut, and shorter than the round.
+        fixture.terms = Terms::new(TTL * 4, TTL / 6).unwrap();
         let flapping = async {
             fixture.gets("begun").await;
             loop {
@@ -271,7 +273,7 @@ async fn a_line_that_comes_and_goes_loses_nothing_while_it_is_there_often_enough
             }
         };
         tokio::select! {
-            prepared = fixture.try_prepare(Ask::script("touch begun; sleep 3; touch ran")) => drop(prepared.unwrap()),
+            prepared = fixture.try_prepare(Ask::script("touch begun; sleep 6; touch ran")) => drop(prepared.unwrap()),
             () = flapping => {}
         }
         assert!(fixture.has("ran"), "{}", bench.name);

@@ -247,18 +247,20 @@ fn a_caller_who_takes_nothing_of_an_answer_loses_the_connection() {
     let mut bytes = Vec::new();
     let _ = stream.read_to_end(&mut bytes);
     assert!(bytes.starts_with(b"HTTP/1.1 200") && bytes.len() < big.len(), "{}", bytes.len());
-    // A caller that pauses, but not for so long, gets it all.
+    // A caller that pauses, never for so long and longer in all, gets it all.
+    let service = bounded("send_idle_ms = 3000");
+    service.client.write("/v1/sandbox/u/a", "big", &big);
     let mut stream = service.client.connect();
     write!(stream, "GET /v1/sandbox/u/a/raw/big HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
         .unwrap();
     let mut received = 0;
-    let mut piece = vec![0; 1024 * 1024];
+    let mut piece = vec![0; 256 * 1024];
     loop {
         let read = stream.read(&mut piece).unwrap();
         if read == 0 {
             break;
         }
-        if received < 4 * 1024 * 1024 {
+        if received < 9 * 1024 * 1024 {
             std::thread::sleep(Duration::from_millis(100));
         }
         received += read;
