@@ -243,10 +243,10 @@ impl Copies {
 
 impl Table {
     /// Notes that a run has left the copy of `id`, of which `taken` is known, if anything.
-    fn count_out(&mut self, id: &TreeId, taken: Option<Option<Taken>>) {
+    fn count_out(&mut self, id: &TreeId, taken: Option<Taken>) {
         let Some(place) = self.places.get_mut(id) else { return };
         place.runs = place.runs.saturating_sub(1);
-        if let Some(Some(taken)) = taken {
+        if let Some(taken) = taken {
             place.taken = taken;
         }
     }
@@ -287,7 +287,7 @@ impl CopyLease {
     /// find it alone. The lease itself may be dropped when its caller has been answered. Once is enough.
     pub(crate) fn leave(&self, state: &CopyState) {
         if !self.has_left.swap(true, Ordering::Relaxed) {
-            self.copies.table.lock().count_out(&self.id, Some(state.taken()));
+            self.copies.table.lock().count_out(&self.id, state.taken());
         }
     }
 }
@@ -299,7 +299,7 @@ impl Drop for CopyLease {
         let gone = {
             let mut table = self.copies.table.lock();
             if !*self.has_left.get_mut() {
-                table.count_out(&self.id, taken);
+                table.count_out(&self.id, taken.flatten());
             }
             // Nothing is kept that a next run could not begin with.
             let is_this = |place: &Place| Arc::ptr_eq(&place.copy, &self.copy);
