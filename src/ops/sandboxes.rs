@@ -15,7 +15,7 @@ use crate::audit::Entry;
 /// `limits.files.absorb_ms` of it, ten seconds by default.
 pub(super) const LEAVING: Duration = Duration::from_secs(30);
 /// How often it is looked whether they have gone.
-const LOOK: Duration = Duration::from_millis(5);
+pub(super) const LOOK: Duration = Duration::from_millis(5);
 
 /// A sandbox at a glance.
 #[derive(Debug)]

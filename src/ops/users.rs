@@ -10,12 +10,11 @@ use storage::{Agent, AgentFacts, Shelf, Use, WorkspaceId};
 use super::Service;
 use super::admission::{Job, Weight};
 use super::error::{Error, Result};
-use super::sandboxes::{LEAVING, Removal};
+use super::sandboxes::{LEAVING, LOOK, Removal};
 use crate::audit::Entry;
 
 /// How long killed runs may take to tell their callers, before they are dropped.
 const LAST_WORDS: Duration = Duration::from_secs(2);
-const LOOK: Duration = Duration::from_millis(5);
 /// Agents of a user that one request removes.
 const REMOVED_MAX: usize = 1000;
 

@@ -45,6 +45,7 @@ use crate::core::copies::Copy;
 use crate::core::store::Store;
 use crate::core::usage::Ceiling;
 use crate::dir::Dir;
+use crate::layers::view::Departure;
 use crate::workspaces::Occupant;
 
 /// A tree as a command will see it.
@@ -67,6 +68,8 @@ pub struct PreparedRun {
     is_over: AtomicBool,
     /// Given back when nothing of the run is left in home and workspace: until then no request removes them.
     occupant: Occupant,
+    /// Views that the run was the last to leave and that are still to be closed.
+    departures: Vec<Departure>,
     /// The trees that the run sees through a view or a copy: its own tree, or the skills that a run of the workspace
     /// asked for. The last to go: to remove the files of a copy may take long, and no workspace stays for that.
     skills: Vec<Seen>,
@@ -106,9 +109,14 @@ impl PreparedRun {
 
     /// Says that the command is over and nothing more will be absorbed, and gives back the seats in live views, so that the
     /// next run is not beside this one and begins with the current baseline. It remains to drop this, and a request that
-    /// waits for the sandbox to be empty need not be refused ([`Workspaces::leaving`](crate::Workspaces::leaving)).
+    /// waits for the sandbox to be empty need not be refused ([`Workspaces::leaving`](crate::Workspaces::leaving)). Does not
+    /// wait, which to drop this may.
     pub fn begin_to_leave(&mut self) {
-        self.skills.retain(|seen| !matches!(seen.by, By::Live(_)));
+        for seen in self.skills.extract_if(.., |seen| matches!(seen.by, By::Live(_))) {
+            if let By::Live(seat) = seen.by {
+                self.departures.extend(seat.give_back());
+            }
+        }
         self.occupant.begin_to_leave();
     }
 

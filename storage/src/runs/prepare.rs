@@ -46,6 +46,7 @@ impl PlannedRun {
             id,
             view,
             temporary,
+            departures: Vec::new(),
             skills: Vec::with_capacity(skills.len().max(1)),
             ceilings,
             points: None,

@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Child, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use crate::fixture::live::{Command, WAYS, Way};
@@ -562,6 +562,51 @@ fn whoever_keeps_clones_is_told_of_each_view_that_goes_and_of_no_other() {
     drop(inside);
     fixture.store.close_views().unwrap();
     assert_eq!(sorted(), [1, 2, 3, 4]);
+}
+
+/// Lets go of no view until its gate is open.
+#[derive(Debug, Default)]
+struct Stubborn {
+    is_open: Mutex<bool>,
+    opened: Condvar,
+}
+
+impl Guests for Stubborn {
+    fn let_go(&self, _: u64) {
+        let is_open = self.is_open.lock().unwrap();
+        drop(self.opened.wait_while(is_open, |is_open| !*is_open).unwrap());
+    }
+}
+
+#[test]
+fn a_run_begins_to_leave_without_waiting_for_views_to_be_closed() {
+    // More than are closed side by side and wait for that together.
+    const RUNS: usize = 96;
+    let Some(options) = Way::Detached.options(relaxed()) else { return };
+    let stubborn = Arc::new(Stubborn::default());
+    let guests = Some(Arc::clone(&stubborn) as Arc<dyn Guests>);
+    let live = options.live.clone().map(|live| LiveOptions { views_max: RUNS, guests, ..live });
+    let Some(fixture) = Fixture::with(Options { live, ..options }).with_views() else { return };
+    fixture.baseline("s", &baseline());
+    let command = |number| fixture.command(&skill_tree(&format!("u{number}"), "s"));
+    let mut commands: Vec<Command> = (0..RUNS).map(command).collect();
+    fixture.baseline("s", &Tree::of(&[("f", "newer")]));
+    let (all_left, have_all_left) = mpsc::channel();
+    let leaving = std::thread::spawn(move || {
+        commands.iter_mut().for_each(|command| command.run.begin_to_leave());
+        all_left.send(()).unwrap();
+        commands
+    });
+    let have_left = have_all_left.recv_timeout(Duration::from_secs(60));
+    *stubborn.is_open.lock().unwrap() = true;
+    stubborn.opened.notify_all();
+    have_left.expect("a run waits for views to be closed");
+    drop(leaving.join().unwrap());
+    for number in [0, RUNS - 1] {
+        assert_eq!(read(&fixture.skill(&format!("u{number}"), "s"), "f").unwrap(), "newer");
+    }
+    fixture.store.close_views().unwrap();
+    fixture.assert_swept();
 }
 
 #[test]

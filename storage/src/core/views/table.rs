@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::mpsc::SyncSender;
+use std::sync::mpsc::{SyncSender, TrySendError};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
@@ -10,7 +10,7 @@ use policy::{AgentId, SkillId, TreeId};
 
 use crate::error::{Error, Result};
 use crate::layers::trash::Trash;
-use crate::layers::view::{Guests, Leases, View, ViewLease};
+use crate::layers::view::{Departure, Guests, Leases, View, ViewLease};
 
 /// How long a change waits for a view to go.
 const GOING_WAIT: Duration = Duration::from_secs(30);
@@ -110,6 +110,21 @@ impl Table {
         }
     }
 
+    /// Sends a view to where it is closed, unless it would have to wait there: then it is closed when what this returns
+    /// is dropped.
+    fn try_close(self: Arc<Self>, closing: Closing) -> Option<Departure> {
+        let task = Task::Close(Box::new(closing));
+        let refused = match self.queue.lock().as_ref() {
+            Some(queue) => match queue.try_send(task) {
+                Ok(()) => None,
+                Err(TrySendError::Full(task) | TrySendError::Disconnected(task)) => Some(task),
+            },
+            None => Some(task),
+        };
+        let Some(Task::Close(closing)) = refused else { return None };
+        Some(Box::new(Late { closing: Some(*closing), table: self }))
+    }
+
     pub(super) fn wait_while(&self, mut waits: impl FnMut(&State) -> bool) -> Result<()> {
         let deadline = Instant::now() + GOING_WAIT;
         let mut state = self.state.lock();
@@ -156,24 +171,25 @@ impl Leases for Table {
         }
     }
 
-    fn leave(&self, number: u64) {
+    fn leave(self: Arc<Self>, number: u64) -> Option<Departure> {
         let closing = {
             let mut state = self.state.lock();
             state.clock += 1;
             let clock = state.clock;
-            let Some(entry) = state.entries.get_mut(&number) else { return };
+            let entry = state.entries.get_mut(&number)?;
             entry.seats -= 1;
             entry.used = clock;
             if entry.awaits_settling() {
                 let id = entry.view.id.clone();
                 state.untidy.insert(id, number);
                 drop(state);
-                return self.wake_closer();
+                self.wake_closer();
+                return None;
             }
             let goes = entry.seats == 0 && (entry.is_older || entry.is_detached);
             if goes { state.retire(number) } else { None }
         };
-        self.close(closing.into_iter().collect());
+        self.try_close(closing?)
     }
 
     fn keep(&self, number: u64, trash: Arc<Trash>) {
@@ -221,6 +237,18 @@ pub(super) struct Closing {
     pub(super) view: View,
     pub(super) kept: Vec<Arc<Trash>>,
     pub(super) number: u64,
+}
+
+/// A [`Closing`] for which there was no room where views are closed. It is closed when this is dropped.
+struct Late {
+    closing: Option<Closing>,
+    table: Arc<Table>,
+}
+
+impl Drop for Late {
+    fn drop(&mut self) {
+        self.table.close(self.closing.take().into_iter().collect());
+    }
 }
 
 /// A task of the thread.

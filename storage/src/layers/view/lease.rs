@@ -207,9 +207,12 @@ pub(crate) trait Leases: Send + Sync {
     fn take(&self, number: u64);
     /// Lets `trash` stay until the view `number` has gone.
     fn keep(&self, number: u64, trash: Arc<Trash>);
-    /// A lease of the view `number` was dropped.
-    fn leave(&self, number: u64);
+    /// A lease of the view `number` was dropped. Does not wait: returns what could not be handed over at once.
+    fn leave(self: Arc<Self>, number: u64) -> Option<Departure>;
 }
+
+/// A view without leases that is still to be closed. To drop this may wait.
+pub(crate) type Departure = Box<dyn Send + Sync>;
 
 /// A part in a view: of a run, of a change, of a file on its way into it. A view with a seat taken does not go.
 pub(crate) struct ViewLease {
@@ -222,12 +225,13 @@ pub(crate) struct ViewLease {
 struct Release {
     leases: Arc<dyn Leases>,
     number: u64,
+    is_given_back: bool,
 }
 
 impl ViewLease {
     /// A seat that the table has counted.
     pub(crate) fn new(view: Arc<View>, leases: Arc<dyn Leases>, number: u64) -> Self {
-        Self { view, release: Release { leases, number } }
+        Self { view, release: Release { leases, number, is_given_back: false } }
     }
 
     /// Tells whether both are in one view.
@@ -250,6 +254,22 @@ impl ViewLease {
     pub(crate) fn keep(&self, trash: Arc<Trash>) {
         self.release.leases.keep(self.release.number, trash);
     }
+
+    /// Gives the seat back without waiting, which to drop it may.
+    pub(crate) fn give_back(self) -> Option<Departure> {
+        let Self { view, mut release } = self;
+        drop(view);
+        release.give_back()
+    }
+}
+
+impl Release {
+    fn give_back(&mut self) -> Option<Departure> {
+        match std::mem::replace(&mut self.is_given_back, true) {
+            false => Arc::clone(&self.leases).leave(self.number),
+            true => None,
+        }
+    }
 }
 
 impl Deref for ViewLease {
@@ -261,6 +281,6 @@ impl Deref for ViewLease {
 
 impl Drop for Release {
     fn drop(&mut self) {
-        self.leases.leave(self.number);
+        drop(self.give_back());
     }
 }

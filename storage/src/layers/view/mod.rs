@@ -28,7 +28,7 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-pub(crate) use self::lease::{Leases, Making, View, ViewLease};
+pub(crate) use self::lease::{Departure, Leases, Making, View, ViewLease};
 pub use self::mount::Holding;
 pub(crate) use self::mount::{clone_of, failed as mount_failed};
 
