@@ -218,20 +218,21 @@ fn processor(arena: &Arena, _: usize) {
     until_limited(arena, &json!({ "shell": "while :; do :; done", "timeout_ms": LONG_MS }), "cpu");
 }
 
-/// A server that takes its time over each request.
+/// A server that takes its time over each request. It needs little of the second of processor time that a run has here, and
+/// who waits for a place waits longer than `queue_ms`.
 fn server(arena: &Arena) {
     small(arena);
     let program = "import http.server, time
 class Slow(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
-        time.sleep(0.05)
+        time.sleep(1)
         self.send_response(200)
         self.send_header('content-length', '2')
         self.end_headers()
         self.wfile.write(b'ok')
     def log_message(self, *_): pass
 http.server.ThreadingHTTPServer(('127.0.0.1', 8000), Slow).serve_forever()";
-    let run = json!({ "command": "python3", "args": ["-c", program], "timeout_ms": 120_000 });
+    let run = json!({ "command": "python3", "args": ["-c", program], "timeout_ms": 300_000 });
     let client = client(arena);
     assert!(client.post(&format!("{TREE}/exec?background=true"), &run).unwrap().is_success());
     let begun = Instant::now();
