@@ -68,7 +68,8 @@ pub struct PreparedRun {
     is_over: AtomicBool,
     /// Given back when nothing of the run is left in home and workspace: until then no request removes them.
     occupant: Occupant,
-    /// Views that the run was the last to leave and that are still to be closed.
+    /// Views that the run was the last to leave and that are still to be closed. Before the copies: requests in these skills
+    /// wait for it.
     departures: Vec<Departure>,
     /// The trees that the run sees through a view or a copy: its own tree, or the skills that a run of the workspace
     /// asked for. The last to go: to remove the files of a copy may take long, and no workspace stays for that.
